@@ -1,0 +1,59 @@
+# Two commands matter: `make demo` and `make test`. Each sets up .venv by itself on first use,
+# from constraints.txt; later runs start at once.
+
+PYTHON ?= python3
+TORCH := 2.13.0
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench pins clean
+
+help:  ## Show this list.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(READY)  ## Find a circuit in a network that reads digits, end to end.
+	@$(BIN)/provable-circuits demo
+
+test: lint  ## Lint, strict types, layering, and every test.
+	$(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
+
+lint: $(READY)  ## Everything `make test` checks before it runs tests.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(READY)  ## Put imports, layout and simple lint findings right.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)  ## Run every script in benchmarks/; each prints its ratio.
+	@set -e; for script in $(wildcard benchmarks/*.py); do \
+		printf '\n== %s\n' "$$script"; $(BIN)/python "$$script"; \
+	done
+
+pins:  ## Renew constraints.txt: the newest of everything, for this torch.
+	$(PYTHON) -m venv --clear build/pins
+	echo 'torch==$(TORCH)' > build/pins/torch.txt
+	build/pins/bin/pip install --quiet --constraint build/pins/torch.txt hatchling editables
+	build/pins/bin/pip install --quiet --constraint build/pins/torch.txt --no-build-isolation \
+		--editable '.[dev,dask,marabou]'
+	echo '# The whole environment of `make`, every extra included. Written by `make pins`.' > constraints.txt
+	build/pins/bin/pip freeze --all --exclude pip --exclude-editable | sed 's/+.*//' >> constraints.txt
+
+clean:  ## Remove the environment, caches and built files.
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# The build backend goes in first and isolation is off, so that it too is the pinned one.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or later is \
+	needed, and $(PYTHON) is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12")'
+	@echo "Setting up $(VENV) (only now, and when pyproject.toml or constraints.txt change) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --constraint constraints.txt hatchling editables
+	@$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,71 @@
+"""Find circuits in neural networks, and prove that they behave like the network."""
+
+from provable_circuits.claims.claim import Claim
+from provable_circuits.claims.domains import Ball, Box, Domain, Point
+from provable_circuits.claims.metrics import (
+    KLDivergence,
+    LogitDifference,
+    MaxAbs,
+    MeanSquaredError,
+    Metric,
+    Norm,
+    WinnerMargin,
+)
+from provable_circuits.claims.patching import (
+    Constant,
+    IntervalHull,
+    Mean,
+    Patching,
+    Reachable,
+    Zero,
+)
+from provable_circuits.errors import ProvableCircuitsError
+from provable_circuits.network.circuit import Circuit
+from provable_circuits.network.components import Component, Components
+from provable_circuits.network.granularity import Blocks, Filters, Granularity, Groups, Neurons, Patches
+from provable_circuits.network.graph import Graph
+from provable_circuits.verify.api import verify
+from provable_circuits.verify.verdict import Held, Proved, Refuted, Undecided, Verdict, Witness
+from provable_circuits.verify.verifier import Verifier
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Ball",
+    "Blocks",
+    "Box",
+    "Circuit",
+    "Claim",
+    "Component",
+    "Components",
+    "Constant",
+    "Domain",
+    "Filters",
+    "Granularity",
+    "Graph",
+    "Groups",
+    "Held",
+    "IntervalHull",
+    "KLDivergence",
+    "LogitDifference",
+    "MaxAbs",
+    "Mean",
+    "MeanSquaredError",
+    "Metric",
+    "Neurons",
+    "Norm",
+    "Patches",
+    "Patching",
+    "Point",
+    "Proved",
+    "ProvableCircuitsError",
+    "Reachable",
+    "Refuted",
+    "Undecided",
+    "Verdict",
+    "Verifier",
+    "Witness",
+    "WinnerMargin",
+    "Zero",
+    "verify",
+]

@@ -1,0 +1,70 @@
+"""A claim: for all inputs in these domains, under this patching, the metric holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from provable_circuits.claims.domains import Domain
+from provable_circuits.claims.metrics import Metric
+from provable_circuits.claims.patching import Patching
+from provable_circuits.errors import ArgumentError
+from provable_circuits.network.graph import Graph
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The faithfulness predicate, but for the circuit: inputs, patching and metric.
+
+    Attributes:
+        inputs: one or more domains; the claim must hold on each.
+        patching: what removed components output.
+        metric: how far the circuit's outputs may lie from the network's.
+    """
+
+    inputs: tuple[Domain, ...]
+    patching: Patching
+    metric: Metric
+
+    def __init__(self, inputs: Domain | Iterable[Domain], patching: Patching, metric: Metric) -> None:
+        domains = (inputs,) if isinstance(inputs, Domain) else tuple(inputs)
+        for what, value, kind in [
+            *(("inputs", domain, Domain) for domain in domains),
+            ("patching", patching, Patching),
+            ("metric", metric, Metric),
+        ]:
+            if not isinstance(value, kind):
+                raise ArgumentError(
+                    f"The '{what}' parameter of Claim must be "
+                    f"{'a ' if what != 'inputs' else ''}{kind.__name__}"
+                    f"{'s such as Ball or Box' if what == 'inputs' else ''}. "
+                    f"Got {type(value).__name__} instead."
+                )
+        if not domains:
+            raise ArgumentError("The 'inputs' parameter of Claim must hold at least one domain.")
+        object.__setattr__(self, "inputs", domains)
+        object.__setattr__(self, "patching", patching)
+        object.__setattr__(self, "metric", metric)
+
+    @property
+    def centers(self) -> Tensor:
+        """The unperturbed inputs, [inputs, *shape], float64."""
+        return torch.stack([domain.center for domain in self.inputs])
+
+    def check(self, graph: Graph) -> None:
+        """Refuse a claim that does not fit the network."""
+        for domain in self.inputs:
+            if domain.shape != graph.input_shape:
+                raise ArgumentError(
+                    f"The claim's inputs have shape {list(domain.shape)}, the network takes "
+                    f"{list(graph.input_shape)}: reshape the inputs, without a batch dimension."
+                )
+        if len(graph.output_shape) != 1:
+            raise ArgumentError(
+                "The network must give one vector of outputs per input. Its outputs have shape "
+                f"{list(graph.output_shape)} instead."
+            )
+        self.metric.check(len(self.inputs), graph.output_shape[0])

@@ -1,0 +1,318 @@
+"""Domains: where inputs range.
+
+A domain is a set of real vectors around or at a centre. Its numbers (centre, radius, ends) are
+float64 and taken as exact reals; what is computed from them is rounded. So every domain has two
+faces: ``bounds`` is a box rounded *outward*, which contains the whole domain and serves proofs, and
+``contains`` accepts a point only when it lies inside beyond any rounding doubt, which serves
+witnesses.
+
+    >>> ball = Ball([0.25, 0.9], eps=0.25, clip=(0, 1))
+    >>> lower, upper = ball.bounds()
+    >>> bool((lower <= 0.0).any()), float(upper[1])
+    (True, 1.0)
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from provable_circuits.errors import ArgumentError
+
+UNIT_ROUNDOFF = 2.0**-53
+
+
+def _real(value: Any, owner: str, parameter: str) -> Tensor:
+    """A finite float64 tensor from anything array-like."""
+    try:
+        tensor = torch.as_tensor(np.asarray(value) if not isinstance(value, Tensor) else value)
+        tensor = tensor.detach().cpu().to(torch.float64).clone()
+    except (TypeError, ValueError, RuntimeError):
+        raise ArgumentError(
+            f"The '{parameter}' parameter of {owner} must be an array of numbers. "
+            f"Got {type(value).__name__} instead."
+        ) from None
+    if not bool(torch.isfinite(tensor).all()):
+        raise ArgumentError(
+            f"The '{parameter}' parameter of {owner} must be finite. Got NaN or infinity instead."
+        )
+    return tensor
+
+
+def _down(value: Tensor) -> Tensor:
+    return torch.nextafter(value, torch.full_like(value, -math.inf))
+
+
+def _up(value: Tensor) -> Tensor:
+    return torch.nextafter(value, torch.full_like(value, math.inf))
+
+
+class Domain(ABC):
+    """A set of inputs of one network, per sample (no batch dimension)."""
+
+    @property
+    @abstractmethod
+    def center(self) -> Tensor:
+        """The unperturbed input: targets and margins are taken there."""
+
+    @abstractmethod
+    def bounds(self) -> tuple[Tensor, Tensor]:
+        """Lower and upper ends of a box that contains the whole domain."""
+
+    @abstractmethod
+    def contains(self, points: Tensor) -> Tensor:
+        """For points [n, *shape]: true where a point is certainly inside."""
+
+    @abstractmethod
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """``count`` random points of the domain, [count, *shape]."""
+
+    @abstractmethod
+    def project(self, points: Tensor) -> Tensor:
+        """Points [n, *shape] moved inside: a small step for points that rounding put outside."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The per-sample shape."""
+        return tuple(self.center.shape)
+
+    @property
+    def is_point(self) -> bool:
+        """Whether the domain is a single point."""
+        lower, upper = self.bounds()
+        return bool((lower == upper).all())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Point(Domain):
+    """One input, exactly."""
+
+    x: Tensor
+
+    def __init__(self, x: Any) -> None:
+        object.__setattr__(self, "x", _real(x, "Point", "x"))
+
+    @property
+    def center(self) -> Tensor:
+        return self.x
+
+    def bounds(self) -> tuple[Tensor, Tensor]:
+        return self.x, self.x
+
+    def contains(self, points: Tensor) -> Tensor:
+        return (points == self.x).flatten(1).all(1)
+
+    def project(self, points: Tensor) -> Tensor:
+        return self.x.expand(points.shape)
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        return self.x.expand(count, *self.shape)
+
+    def __repr__(self) -> str:
+        return f"Point(shape {list(self.shape)})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Box(Domain):
+    """All inputs between two ends, elementwise."""
+
+    lower: Tensor
+    upper: Tensor
+
+    def __init__(self, lower: Any, upper: Any, center: Any = None) -> None:
+        low, high = _real(lower, "Box", "lower"), _real(upper, "Box", "upper")
+        if low.shape != high.shape or bool((low > high).any()):
+            raise ArgumentError(
+                "The 'lower' parameter of Box must have the shape of 'upper' and lie at or below "
+                f"it everywhere. Got shapes {list(low.shape)} and {list(high.shape)} instead"
+                + (", and a lower end above its upper end." if low.shape == high.shape else ".")
+            )
+        middle = low + (high - low) / 2 if center is None else _real(center, "Box", "center")
+        object.__setattr__(self, "lower", low)
+        object.__setattr__(self, "upper", high)
+        object.__setattr__(self, "_center", torch.minimum(torch.maximum(middle, low), high))
+
+    @property
+    def center(self) -> Tensor:
+        return self._center  # type: ignore[attr-defined, no-any-return]
+
+    def bounds(self) -> tuple[Tensor, Tensor]:
+        return self.lower, self.upper
+
+    def contains(self, points: Tensor) -> Tensor:
+        return ((points >= self.lower) & (points <= self.upper)).flatten(1).all(1)
+
+    def project(self, points: Tensor) -> Tensor:
+        return torch.minimum(torch.maximum(points, self.lower), self.upper)
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        share = torch.rand((count, *self.shape), generator=generator, dtype=torch.float64)
+        points = self.lower + share * (self.upper - self.lower)
+        return torch.minimum(torch.maximum(points, self.lower), self.upper)
+
+    def __repr__(self) -> str:
+        return f"Box(shape {list(self.shape)}, widest {float((self.upper - self.lower).max()):g})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ball(Domain):
+    """All inputs within distance ``eps`` of ``x`` in the p-norm.
+
+    Attributes:
+        x: the centre.
+        eps: the radius. For p = inf it may differ by element (an array that broadcasts to ``x``).
+        p: the norm: ``math.inf``, 2 or 1.
+        clip: ends (low, high) that no input exceeds, such as (0, 1) for pixels; each a number or an
+            array that broadcasts to ``x``. The centre must lie within.
+        mask: true where elements may move; the others stay at the centre. All may by default.
+    """
+
+    x: Tensor
+    eps: Tensor
+    p: float
+    clip: tuple[Tensor, Tensor] | None
+    mask: Tensor | None
+
+    def __init__(
+        self,
+        x: Any,
+        eps: Any,
+        p: float = math.inf,
+        clip: tuple[Any, Any] | None = None,
+        mask: Any = None,
+    ) -> None:
+        center = _real(x, "Ball", "x")
+        radius = _real(eps, "Ball", "eps")
+        if bool((radius < 0).any()):
+            raise ArgumentError(f"The 'eps' parameter of Ball must be at least 0. Got {eps} instead.")
+        if p not in (1, 2, math.inf):
+            raise ArgumentError(f"The 'p' parameter of Ball must be 1, 2 or inf. Got {p!r} instead.")
+        if radius.ndim and p != math.inf:
+            raise ArgumentError("The 'eps' parameter of Ball must be one number unless p is inf.")
+        self._fits(radius, center, "eps")
+        ends = None
+        if clip is not None:
+            low, high = _real(clip[0], "Ball", "clip"), _real(clip[1], "Ball", "clip")
+            self._fits(low, center, "clip")
+            self._fits(high, center, "clip")
+            if bool((low > center).any()) or bool((high < center).any()):
+                raise ArgumentError(
+                    "The 'clip' parameter of Ball must enclose the centre: it ranges over "
+                    f"[{float(center.min()):g}, {float(center.max()):g}], the clip over "
+                    f"[{float(low.min()):g}, {float(high.max()):g}]. "
+                    "Is the input in another scale than the clip?"
+                )
+            ends = (low, high)
+        free = None
+        if mask is not None:
+            free = torch.as_tensor(np.asarray(mask)).to(torch.bool)
+            self._fits(free, center, "mask")
+        for name, value in [("x", center), ("eps", radius), ("p", float(p)), ("clip", ends), ("mask", free)]:
+            object.__setattr__(self, name, value)
+
+    @staticmethod
+    def _fits(value: Tensor, center: Tensor, parameter: str) -> None:
+        try:
+            fits = torch.broadcast_shapes(value.shape, center.shape) == center.shape
+        except RuntimeError:
+            fits = False
+        if not fits:
+            raise ArgumentError(
+                f"The '{parameter}' parameter of Ball must broadcast to the shape of 'x', "
+                f"{list(center.shape)}. Got {list(value.shape)} instead."
+            )
+
+    @property
+    def center(self) -> Tensor:
+        return self.x
+
+    def bounds(self) -> tuple[Tensor, Tensor]:
+        lower, upper = self._trim(_down(self.x - self.eps), _up(self.x + self.eps))
+        still = self.eps.expand(self.shape) == 0
+        return torch.where(still, self.x, lower), torch.where(still, self.x, upper)
+
+    def _trim(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+        """Apply the clip and the mask to the ends of a box around the centre."""
+        if self.clip is not None:
+            lower = torch.maximum(lower, self.clip[0])
+            upper = torch.minimum(upper, self.clip[1])
+        if self.mask is not None:
+            lower = torch.where(self.mask, lower, self.x)
+            upper = torch.where(self.mask, upper, self.x)
+        return lower, upper
+
+    def _inner_box(self) -> tuple[Tensor, Tensor]:
+        """A box rounded inward: each element within eps of the centre beyond doubt."""
+        lower = torch.minimum(_up(self.x - self.eps), self.x)
+        upper = torch.maximum(_down(self.x + self.eps), self.x)
+        return self._trim(lower, upper)
+
+    def contains(self, points: Tensor) -> Tensor:
+        lower, upper = self._inner_box()
+        inside = ((points >= lower) & (points <= upper)).flatten(1).all(1)
+        return inside if self.p == math.inf else inside & (self._norm_above(points) <= self.eps)
+
+    def project(self, points: Tensor) -> Tensor:
+        lower, upper = self._inner_box()
+        inside = torch.minimum(torch.maximum(points, lower), upper)
+        if self.p == math.inf:
+            return inside
+        # Drawing a point towards the centre keeps it inside the box, which is convex.
+        share = (self.eps / self._norm_above(inside)).clamp_max(1.0)
+        share = torch.where(share < 1, share * (1 - 1e-12), share)
+        moved = (inside - self.x) * share.reshape(-1, *([1] * len(self.shape)))
+        return torch.minimum(torch.maximum(self.x + moved, lower), upper)
+
+    def _norm_above(self, points: Tensor) -> Tensor:
+        """An upper bound of the p-norm of ``points - x``, rounding included.
+
+        A sum of n products of rounded differences, in any order, is off by at most the relative
+        (n + 4) u / (1 - (n + 4) u), and n times the smallest normal number where terms underflow.
+        """
+        moved = (points - self.x).flatten(1).abs()
+        count = moved.shape[1] + 4
+        growth = 1 + 2 * count * UNIT_ROUNDOFF
+        tiny = count * float(np.finfo(np.float64).tiny)
+        if self.p == 1:
+            return moved.sum(1) * growth + tiny
+        return torch.sqrt((moved * moved).sum(1) * growth + tiny) * growth
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        lower, upper = self._inner_box()
+        share = torch.rand((count, *self.shape), generator=generator, dtype=torch.float64)
+        if self.p == math.inf:
+            points = lower + share * (upper - lower)
+        else:
+            points = self.x + self._in_unit_ball(share, generator) * self.eps
+        return torch.minimum(torch.maximum(points, lower), upper)
+
+    def _in_unit_ball(self, share: Tensor, generator: torch.Generator) -> Tensor:
+        """Uniform in the unit p-ball of the elements that may move: a direction times a radius."""
+        noise = torch.empty_like(share)
+        if self.p == 2:
+            noise.normal_(generator=generator)
+        else:
+            noise.exponential_(generator=generator)
+            noise *= torch.where(share < 0.5, -1.0, 1.0)
+        if self.mask is not None:
+            noise = noise * self.mask
+        flat = noise.flatten(1)
+        free = int(self.mask.expand(self.shape).sum()) if self.mask is not None else flat.shape[1]
+        length = flat.norm(self.p, dim=1).clamp_min(1e-300)
+        draw = torch.rand(len(share), generator=generator, dtype=torch.float64)
+        radius = draw ** (1 / max(free, 1)) * (1 - 1e-12)
+        return (flat * (radius / length)[:, None]).reshape(share.shape)
+
+    def __repr__(self) -> str:
+        norm = "inf" if self.p == math.inf else int(self.p)
+        low, high = float(self.eps.min()), float(self.eps.max())
+        eps = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+        clip = "" if self.clip is None else ", clipped"
+        mask = "" if self.mask is None else ", masked"
+        return f"Ball(shape {list(self.shape)}, eps {eps}, p {norm}{clip}{mask})"

@@ -1,0 +1,217 @@
+"""Metrics: how far a circuit's outputs may lie from the network's.
+
+A metric turns three outputs into one number per input, its *excess*: at or below zero the circuit
+is close enough, above zero it is not. The three are the anchor ``f_G(x)`` at the unperturbed input,
+from which targets and margins are taken once; the reference ``f_G(z)``; and the output ``f_C(z)``.
+
+    >>> import torch
+    >>> metric = LogitDifference(tolerance=2.0, target=1)
+    >>> network, circuit = torch.tensor([[0.0, 5.0]]), torch.tensor([[9.0, 4.0]])
+    >>> metric.excess(network, network, circuit)
+    tensor([-1.])
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from provable_circuits.errors import ArgumentError
+
+Target = int | Sequence[int] | str
+"""An output, one output per input, or ``"predicted"``: the network's own choice at the input."""
+
+
+def _check_tolerance(owner: str, tolerance: float) -> None:
+    if not (isinstance(tolerance, int | float) and 0 <= tolerance < math.inf):
+        raise ArgumentError(
+            f"The 'tolerance' parameter of {owner} must be a number of at least 0. "
+            f"Got {tolerance!r} instead."
+        )
+
+
+class Metric(ABC):
+    """How far apart outputs may be."""
+
+    provable: ClassVar[bool] = True
+    """Whether the metric can be proved; otherwise it serves sampling alone."""
+
+    @abstractmethod
+    def excess(self, anchor: Tensor, reference: Tensor, output: Tensor) -> Tensor:
+        """How far the metric is exceeded; at or below zero it holds.
+
+        Args:
+            anchor: f_G at the unperturbed inputs, [inputs, outputs].
+            reference: f_G at the inputs evaluated, broadcastable to ``output``.
+            output: f_C there, [..., inputs, outputs].
+
+        Returns:
+            [..., inputs].
+        """
+
+    def check(self, inputs: int, outputs: int) -> None:
+        """Refuse a metric that does not fit this many inputs, or outputs of the network."""
+
+
+def target_outputs(target: Target, anchor: Tensor) -> Tensor:
+    """The target output of each input, [inputs]."""
+    if isinstance(target, str):
+        return anchor.argmax(-1)
+    if isinstance(target, int):
+        return torch.full(anchor.shape[:1], target, device=anchor.device)
+    return torch.as_tensor(list(target), device=anchor.device)
+
+
+def _at(values: Tensor, indices: Tensor) -> Tensor:
+    """``values[..., i, indices[i]]`` for every input i."""
+    index = indices.expand(values.shape[:-1]).unsqueeze(-1)
+    return values.gather(-1, index).squeeze(-1)
+
+
+@dataclass(frozen=True)
+class LogitDifference(Metric):
+    """``|f_C(z)[t] - f_G(z)[t]| <= tolerance`` for the target output t.
+
+    ``target`` is one output for all inputs, a sequence with one for each, or ``"predicted"``.
+    """
+
+    tolerance: float
+    target: Target = "predicted"
+
+    def __post_init__(self) -> None:
+        _check_tolerance("LogitDifference", self.tolerance)
+        if isinstance(self.target, str) and self.target != "predicted":
+            raise ArgumentError(
+                "The 'target' parameter of LogitDifference must be an output's index, a sequence "
+                f"of them, or 'predicted'. Got {self.target!r} instead."
+            )
+        if not isinstance(self.target, str | int):
+            object.__setattr__(self, "target", tuple(int(t) for t in self.target))
+
+    def check(self, inputs: int, outputs: int) -> None:
+        listed = () if isinstance(self.target, str) else self.target
+        targets = (listed,) if isinstance(listed, int) else tuple(listed)
+        if isinstance(listed, tuple) and listed and len(targets) != inputs:
+            raise ArgumentError(
+                f"The 'target' parameter of LogitDifference must have one output for each of the "
+                f"{inputs} inputs. Got {len(targets)} instead."
+            )
+        for target in targets:
+            if not 0 <= target < outputs:
+                raise ArgumentError(
+                    f"The 'target' parameter of LogitDifference must be an output of the network, "
+                    f"0 to {outputs - 1}. Got {target} instead."
+                )
+
+    def excess(self, anchor: Tensor, reference: Tensor, output: Tensor) -> Tensor:
+        targets = target_outputs(self.target, anchor)
+        return (_at(output, targets) - _at(reference, targets)).abs() - self.tolerance
+
+
+@dataclass(frozen=True)
+class WinnerMargin(Metric):
+    """The winner stays ahead: ``f_C(z)[t] - f_C(z)[r] >= fraction * gap``.
+
+    t and r are the winner and the runner-up of f_G at the unperturbed input, and gap is how far
+    they lie apart there. With ``against="all"`` the same is asked against every other output.
+    The network itself may fail this.
+    """
+
+    fraction: float = 0.5
+    against: str = "runner-up"
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.fraction, int | float) and 0 <= self.fraction <= 1):
+            raise ArgumentError(
+                "The 'fraction' parameter of WinnerMargin must be a number from 0 to 1. "
+                f"Got {self.fraction!r} instead."
+            )
+        if self.against not in ("runner-up", "all"):
+            raise ArgumentError(
+                "The 'against' parameter of WinnerMargin must be 'runner-up' or 'all'. "
+                f"Got {self.against!r} instead."
+            )
+
+    def check(self, inputs: int, outputs: int) -> None:
+        if outputs < 2:
+            raise ArgumentError("WinnerMargin needs a network of at least two outputs.")
+
+    def excess(self, anchor: Tensor, reference: Tensor, output: Tensor) -> Tensor:
+        top = anchor.topk(2, dim=-1)
+        gap = self.fraction * (top.values[..., 0] - top.values[..., 1])
+        winner, runner = top.indices[..., 0], top.indices[..., 1]
+        if self.against == "runner-up":
+            return gap - (_at(output, winner) - _at(output, runner))
+        others = output.scatter(-1, winner.expand(output.shape[:-1]).unsqueeze(-1), -math.inf)
+        return gap - (_at(output, winner) - others.amax(-1))
+
+
+@dataclass(frozen=True)
+class MaxAbs(Metric):
+    """``max_i |f_C(z)[i] - f_G(z)[i]| <= tolerance``."""
+
+    tolerance: float
+
+    def __post_init__(self) -> None:
+        _check_tolerance("MaxAbs", self.tolerance)
+
+    def excess(self, anchor: Tensor, reference: Tensor, output: Tensor) -> Tensor:
+        return (output - reference).abs().amax(-1) - self.tolerance
+
+
+@dataclass(frozen=True)
+class Norm(Metric):
+    """``||f_C(z) - f_G(z)||_p <= tolerance`` for p = 1, 2 or inf."""
+
+    tolerance: float
+    p: float = 2
+
+    def __post_init__(self) -> None:
+        _check_tolerance("Norm", self.tolerance)
+        if self.p not in (1, 2, math.inf):
+            raise ArgumentError(
+                f"The 'p' parameter of Norm must be 1, 2 or inf. Got {self.p!r} instead."
+            )
+
+    def excess(self, anchor: Tensor, reference: Tensor, output: Tensor) -> Tensor:
+        return torch.linalg.vector_norm(output - reference, self.p, dim=-1) - self.tolerance
+
+
+@dataclass(frozen=True)
+class MeanSquaredError(Metric):
+    """The mean over outputs of ``(f_C(z) - f_G(z))^2`` is at most the tolerance. Sampling only."""
+
+    tolerance: float
+    provable: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check_tolerance("MeanSquaredError", self.tolerance)
+
+    def excess(self, anchor: Tensor, reference: Tensor, output: Tensor) -> Tensor:
+        return (output - reference).square().mean(-1) - self.tolerance
+
+
+@dataclass(frozen=True)
+class KLDivergence(Metric):
+    """``KL(softmax f_G(z) || softmax f_C(z))`` is at most the tolerance. Sampling only."""
+
+    tolerance: float
+    provable: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check_tolerance("KLDivergence", self.tolerance)
+
+    def check(self, inputs: int, outputs: int) -> None:
+        if outputs < 2:
+            raise ArgumentError("KLDivergence needs a network of at least two outputs.")
+
+    def excess(self, anchor: Tensor, reference: Tensor, output: Tensor) -> Tensor:
+        wanted, got = F.log_softmax(reference, -1), F.log_softmax(output, -1)
+        return (wanted.exp() * (wanted - got)).sum(-1) - self.tolerance

@@ -1,0 +1,200 @@
+"""Patching: what a removed component outputs.
+
+Fixed patches give each unit of a removed component one value: zero, the unit's mean over some data,
+or any constant. Their values are float64 numbers that belong to the claim. Ranging patches give
+them any value that a domain of inputs allows: ``Reachable`` what the network computes at one common
+input, ``IntervalHull`` any value of each unit's interval.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from provable_circuits.claims.domains import Ball, Domain
+from provable_circuits.errors import ArgumentError
+from provable_circuits.network.components import Components
+from provable_circuits.network.execution import as_batch, evaluate
+from provable_circuits.network.graph import Graph
+from provable_circuits.network.layers import layers_of
+
+BATCH = 256
+"""Samples that go through the network together while means are taken."""
+
+
+class Patching(ABC):
+    """What removed components output."""
+
+
+class FixedPatching(Patching):
+    """A patching that gives every unit one value."""
+
+    @abstractmethod
+    def values(self, components: Components) -> Mapping[str, Tensor]:
+        """For each site's tensor, by name, float64 values [1, *shape] for its units."""
+
+
+@dataclass(frozen=True)
+class Zero(FixedPatching):
+    """Removed components output zero."""
+
+    def values(self, components: Components) -> Mapping[str, Tensor]:
+        return {
+            site.tensor: torch.zeros(1, *site.layer.shape, dtype=torch.float64)
+            for site in components.sites
+        }
+
+    def __repr__(self) -> str:
+        return "Zero()"
+
+
+@dataclass(frozen=True, eq=False)
+class Mean(FixedPatching):
+    """Each unit of a removed component outputs its mean activation over ``data``.
+
+    ``data`` is one array of inputs or an iterable of batches, which is streamed: no more than one
+    batch is held at a time. The mean is taken when it is first needed and kept.
+    """
+
+    data: Any
+    _means: dict[str, Mapping[str, Tensor]] = field(default_factory=dict, init=False, repr=False)
+
+    def values(self, components: Components) -> Mapping[str, Tensor]:
+        graph = components.graph
+        if graph.digest not in self._means:
+            self._means[graph.digest] = mean_activations(graph, self.data)
+        return self._means[graph.digest]
+
+    def __repr__(self) -> str:
+        return "Mean(data)"
+
+
+@dataclass(frozen=True, eq=False)
+class Constant(FixedPatching):
+    """Removed components output ``value``: one number, or for each layer a number or an array.
+
+    A layer that a mapping does not name is patched with zero.
+    """
+
+    value: float | Mapping[str, Any]
+
+    def values(self, components: Components) -> Mapping[str, Tensor]:
+        layers = {site.layer.name: site for site in components.sites}
+        given = self.value
+        if not isinstance(given, Mapping):
+            given = dict.fromkeys(layers, given)
+        unknown = set(given) - set(layers)
+        if unknown:
+            raise ArgumentError(
+                f"The 'value' parameter of Constant names {sorted(unknown)[0]!r}, which is no layer "
+                f"with components; those are {', '.join(layers)}."
+            )
+        values = dict(Zero().values(components))
+        for name, value in given.items():
+            site = layers[name]
+            tensor = torch.as_tensor(value, dtype=torch.float64).detach()
+            if not bool(torch.isfinite(tensor).all()):
+                raise ArgumentError(f"The value of Constant for layer '{name}' must be finite.")
+            try:
+                values[site.tensor] = tensor.expand(site.layer.shape).unsqueeze(0).clone()
+            except RuntimeError:
+                raise ArgumentError(
+                    f"The value of Constant for layer '{name}' must broadcast to "
+                    f"{list(site.layer.shape)}. Got {list(tensor.shape)} instead."
+                ) from None
+        return values
+
+    def __repr__(self) -> str:
+        return f"Constant({'by layer' if isinstance(self.value, Mapping) else self.value})"
+
+
+def mean_activations(graph: Graph, data: Any) -> dict[str, Tensor]:
+    """The mean of every layer's activation over ``data``, in float64: [1, *shape] by tensor name."""
+    tensors = [layer.tensor for layer in layers_of(graph)]
+    totals = {name: torch.zeros(graph[name].shape, dtype=torch.float64) for name in tensors}
+    count = 0
+    for part in _batches(graph, data):
+        batch = as_batch(graph, part, torch.float64)
+        values = evaluate(graph, {graph.inputs[0]: batch}, tensors)
+        for name in tensors:
+            totals[name] += values[name].sum(0)
+        count += len(batch)
+    if count == 0:
+        raise ArgumentError("The 'data' parameter of Mean must hold at least one input. Got none.")
+    return {name: (total / count).unsqueeze(0) for name, total in totals.items()}
+
+
+def _batches(graph: Graph, data: Any) -> Iterable[Any]:
+    """Batches of an array, or of an iterable of arrays (pairs of inputs and labels allowed)."""
+    if hasattr(data, "shape"):
+        batch = as_batch(graph, data, torch.float64)
+        yield from batch.split(BATCH)
+        return
+    if not isinstance(data, Iterable):
+        raise ArgumentError(
+            "The 'data' parameter of Mean must be an array of inputs or an iterable of batches. "
+            f"Got {type(data).__name__} instead."
+        )
+    for part in data:
+        yield part[0] if isinstance(part, tuple | list) else part
+
+
+@dataclass(frozen=True, eq=False)
+class RangingPatching(Patching):
+    """A patching whose values range over a domain of inputs: one around each claimed input.
+
+    Either ``eps`` gives the radius of a ball around each input's centre (with ``p`` and ``clip`` as
+    in ``Ball``), or ``domains`` gives the domains: one for all inputs, or one for each.
+    """
+
+    eps: float | None = None
+    domains: Domain | Sequence[Domain] | None = None
+    p: float = math.inf
+    clip: tuple[Any, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.eps is None) == (self.domains is None):
+            raise ArgumentError(
+                f"{type(self).__name__} takes either 'eps', a radius around each input, or "
+                "'domains'. Got both or neither instead."
+            )
+
+    def domain(self, index: int, inputs: Sequence[Domain]) -> Domain:
+        """The domain that patch values come from for the input at ``index``."""
+        if self.domains is None:
+            return Ball(inputs[index].center, self.eps, self.p, self.clip)
+        if isinstance(self.domains, Domain):
+            return self.domains
+        if len(self.domains) != len(inputs):
+            raise ArgumentError(
+                f"The 'domains' parameter of {type(self).__name__} must be one domain, or one for "
+                f"each of the {len(inputs)} inputs. Got {len(self.domains)} instead."
+            )
+        return self.domains[index]
+
+    def __repr__(self) -> str:
+        what = f"eps={self.eps:g}" if self.eps is not None else "domains"
+        return f"{type(self).__name__}({what})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Reachable(RangingPatching):
+    """All removed components take the activations they have in the network at one common input.
+
+    That input ranges over the whole domain, independently of the claimed input.
+    """
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class IntervalHull(RangingPatching):
+    """Each unit of a removed component takes any value of its interval, independently.
+
+    The intervals are those of plain interval propagation of the domain through the network, node by
+    node, rounded outward. They are part of the claim.
+    """

@@ -1,0 +1,95 @@
+"""Predicates: what a search asks of circuits.
+
+``Sampled`` is the baseline of the field: it evaluates the metric at the claim's unperturbed inputs,
+and, if asked to, at random points of their domains. It can refute a circuit; it can never prove one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from provable_circuits.claims.claim import Claim
+from provable_circuits.claims.patching import FixedPatching
+from provable_circuits.errors import ArgumentError
+from provable_circuits.network.circuit import Circuit
+from provable_circuits.network.components import Components
+from provable_circuits.verify.verdict import Held, Refuted, Verdict, Witness
+
+
+class Predicate(ABC):
+    """Is this circuit faithful? Asked of several circuits at once, answered in the same order."""
+
+    components: Components
+
+    @abstractmethod
+    def ask(self, circuits: Sequence[Circuit]) -> list[Verdict]:
+        """One verdict for each circuit."""
+
+
+class Sampled(Predicate):
+    """Faithfulness at points: the unperturbed inputs, and random points of their domains.
+
+    Args:
+        components: the components that circuits are sets of.
+        claim: the claim; its patching must be Zero, Mean or Constant.
+        points: how many random points of each domain are tried besides the unperturbed input.
+        seed: the seed of those points.
+    """
+
+    def __init__(self, components: Components, claim: Claim, points: int = 0, seed: int = 0) -> None:
+        claim.check(components.graph)
+        if not isinstance(claim.patching, FixedPatching):
+            raise ArgumentError(
+                "Sampling needs a patching with fixed values: Zero, Mean or Constant. "
+                f"Got {claim.patching!r} instead."
+            )
+        if points < 0:
+            raise ArgumentError(f"The 'points' parameter must be at least 0. Got {points} instead.")
+        self.components = components
+        self.claim = claim
+        graph = components.graph
+        generator = torch.Generator().manual_seed(seed)
+        samples = [
+            torch.cat([domain.center.unsqueeze(0), domain.sample(points, generator)])
+            for domain in claim.inputs
+        ]
+        self._x = torch.cat(samples)
+        self._index = torch.arange(len(samples)).repeat_interleave(points + 1)
+        self._patch = claim.patching.values(components)
+        self._reference = graph.run(self._x)
+        self._anchor = graph.run(claim.centers)[self._index]
+
+    @property
+    def point_count(self) -> int:
+        """How many points each circuit is tried at."""
+        return len(self._x)
+
+    def excess(self, circuits: Sequence[Circuit]) -> tuple[Tensor, Tensor]:
+        """By how much each circuit exceeds the metric at each point, and its outputs there."""
+        outputs = self.components.run(circuits, self._x, self._patch)
+        return self.claim.metric.excess(self._anchor, self._reference, outputs), outputs
+
+    def ask(self, circuits: Sequence[Circuit]) -> list[Verdict]:
+        excess, outputs = self.excess(circuits)
+        excess = excess.nan_to_num(nan=torch.inf)
+        worst, place = excess.max(1)
+        return [
+            self._refuted(float(worst[i]), int(place[i]), outputs[i])
+            if worst[i] > 0
+            else Held(self.point_count, float(worst[i]))
+            for i in range(len(circuits))
+        ]
+
+    def _refuted(self, excess: float, place: int, outputs: Tensor) -> Refuted:
+        witness = Witness(
+            index=int(self._index[place]),
+            z=self._x[place],
+            excess=excess,
+            reference=self._reference[place],
+            output=outputs[place],
+        )
+        return Refuted(witness, "sampling")

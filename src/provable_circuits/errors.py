@@ -1,0 +1,47 @@
+"""Every error a user can meet: one sentence that says what is wrong and what to do.
+
+Each class carries the exit code that the command line ends with. A wrong call, file or model is 2;
+the verdict codes (0 holds, 1 refuted, 3 undecided) are not errors and do not appear here.
+"""
+
+from __future__ import annotations
+
+
+class ProvableCircuitsError(Exception):
+    """The base of every error that this package raises on purpose."""
+
+    exit_code = 2
+
+
+class ArgumentError(ProvableCircuitsError, ValueError):
+    """An argument has the wrong type, shape or value."""
+
+
+class ModelError(ProvableCircuitsError):
+    """A model cannot become a Graph."""
+
+
+class UnsupportedOperationError(ModelError):
+    """The model uses an operation, or a form of one, that has no exact counterpart here."""
+
+
+class ModelFileError(ModelError):
+    """A model file is missing, cut short or not what its name says."""
+
+
+class WeightsError(ModelError):
+    """A model's weights are missing, do not fit, or are NaN or infinite."""
+
+
+class DataError(ProvableCircuitsError):
+    """A data set is missing or malformed."""
+
+
+class MissingExtraError(ProvableCircuitsError, ImportError):
+    """An optional dependency is needed for what was asked."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} needs the package '{package}', which is not installed: "
+            f"pip install 'provable-circuits[{extra}]'."
+        )

@@ -1,0 +1,151 @@
+"""A circuit: the set of components that are kept, everything else being patched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from provable_circuits.errors import ArgumentError
+from provable_circuits.network.components import Component, Components
+from provable_circuits.network.execution import Patch, run_circuits
+
+FORMAT = "provable-circuits/circuit"
+
+
+@dataclass(frozen=True, slots=True)
+class Circuit:
+    """An immutable set of components of one network.
+
+    Set algebra works as for ``frozenset``: ``|``, ``&``, ``-``, ``^``, ``<=``, ``<``, and ``~`` for
+    the complement. ``bits`` has bit i set when component i, in graph order, is kept.
+    """
+
+    components: Components
+    bits: int
+
+    def __contains__(self, component: object) -> bool:
+        name = component.name if isinstance(component, Component) else component
+        return isinstance(name, str) and bool(self.bits >> self.components.index_of(name) & 1)
+
+    def __iter__(self) -> Iterator[Component]:
+        return (c for i, c in enumerate(self.components) if self.bits >> i & 1)
+
+    def __len__(self) -> int:
+        return self.bits.bit_count()
+
+    def __bool__(self) -> bool:
+        return self.bits != 0
+
+    def __or__(self, other: Circuit) -> Circuit:
+        return self._with(self.bits | self._bits_of(other))
+
+    def __and__(self, other: Circuit) -> Circuit:
+        return self._with(self.bits & self._bits_of(other))
+
+    def __sub__(self, other: Circuit) -> Circuit:
+        return self._with(self.bits & ~self._bits_of(other))
+
+    def __xor__(self, other: Circuit) -> Circuit:
+        return self._with(self.bits ^ self._bits_of(other))
+
+    def __invert__(self) -> Circuit:
+        return self.components.full() - self
+
+    def __le__(self, other: Circuit) -> bool:
+        return self.bits & ~self._bits_of(other) == 0
+
+    def __lt__(self, other: Circuit) -> bool:
+        return self <= other and self.bits != other.bits
+
+    def __ge__(self, other: Circuit) -> bool:
+        return other <= self
+
+    def __gt__(self, other: Circuit) -> bool:
+        return other < self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the components kept, in graph order."""
+        return tuple(component.name for component in self)
+
+    def add(self, *names: str) -> Circuit:
+        """This circuit with more components kept."""
+        return self | self.components.circuit(names)
+
+    def remove(self, *names: str) -> Circuit:
+        """This circuit with some components removed."""
+        return self - self.components.circuit(names)
+
+    def restrict(self, layer: str) -> Circuit:
+        """The components kept in one layer."""
+        own = [c.name for c in self.components if c.layer == layer]
+        if not own:
+            layers = dict.fromkeys(c.layer for c in self.components)
+            raise ArgumentError(
+                f"The network has no layer named {layer!r} with components; it has "
+                f"{', '.join(layers)}."
+            )
+        return self & self.components.circuit(own)
+
+    def run(
+        self,
+        x: Any,
+        patch: Patch | Mapping[str, Tensor] | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Tensor:
+        """What the circuit computes for a batch of inputs, the rest patched (with zero by default)."""
+        return run_circuits(self.components, [self], x, patch, dtype)[0]
+
+    def to_json(self) -> str:
+        """One JSON document: the components kept, of how many, and of which network."""
+        record = {
+            "format": FORMAT,
+            "network": self.components.graph.digest,
+            "components": list(self.names),
+            "size": len(self),
+            "of": len(self.components),
+        }
+        return json.dumps(record, indent=2)
+
+    @classmethod
+    def from_json(cls, text: str, components: Components) -> Circuit:
+        """Read what ``to_json`` wrote, against the same network's components."""
+        try:
+            record = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ArgumentError(f"The circuit is not JSON: {error}.") from None
+        if not isinstance(record, dict) or record.get("format") != FORMAT:
+            raise ArgumentError(f"The circuit must be a JSON object of format {FORMAT!r}.")
+        if record.get("network") != components.graph.digest:
+            raise ArgumentError("The circuit belongs to another network: their digests differ.")
+        names = record.get("components")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ArgumentError("The circuit's 'components' must be a list of names.")
+        if record.get("of") != len(components):
+            raise ArgumentError(
+                f"The circuit was made for {record.get('of')} components, these are "
+                f"{len(components)}: use the same granularity."
+            )
+        return components.circuit(names)
+
+    def __repr__(self) -> str:
+        layers: dict[str, list[str]] = {}
+        for component in self:
+            layers.setdefault(component.layer, []).append(component.name.rpartition("/")[2])
+        kept = "; ".join(f"{layer} {', '.join(names)}" for layer, names in layers.items())
+        return f"Circuit({len(self)} of {len(self.components)}: {kept or 'nothing kept'})"
+
+    def _with(self, bits: int) -> Circuit:
+        return Circuit(self.components, bits)
+
+    def _bits_of(self, other: Circuit) -> int:
+        if not isinstance(other, Circuit):
+            raise ArgumentError(f"Expected a Circuit. Got {type(other).__name__} instead.")
+        if other.components is not self.components and other.components != self.components:
+            raise ArgumentError("Both circuits must be sets of the same network's components.")
+        return other.bits

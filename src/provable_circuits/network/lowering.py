@@ -1,0 +1,115 @@
+"""Lowering: the same function written with fewer kinds of operations.
+
+Clipping and max pooling are written with ReLUs, exactly in real arithmetic, so that bounds and
+branching need to know ReLUs alone:
+
+    min(max(x, a), b)  =  b - relu(b - (a + relu(x - a)))
+    max(x, y)          =  y + relu(x - y)            (windows by a balanced tree)
+
+Every tensor of the original keeps its name.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from provable_circuits.network.graph import Graph, GraphBuilder, Node
+from provable_circuits.network.ops import (
+    Add,
+    Affine,
+    Clip,
+    Gather,
+    Input,
+    MaxPool2d,
+    ReLU,
+    Shape,
+    Subtract,
+)
+
+
+def lower(graph: Graph) -> Graph:
+    """The graph without Clip and MaxPool2d; the graph itself if it has none."""
+    if not any(isinstance(node.op, Clip | MaxPool2d) for node in graph.nodes):
+        return graph
+    builder = GraphBuilder()
+    names: dict[str, str] = {}
+    for node in graph.nodes:
+        sources = [names[name] for name in node.inputs]
+        if isinstance(node.op, Input):
+            names[node.name] = builder.input(node.name, node.shape)
+        elif isinstance(node.op, Clip):
+            names[node.name] = _clip(builder, node, node.op, sources[0])
+        elif isinstance(node.op, MaxPool2d):
+            names[node.name] = _max_pool(builder, node, node.op, sources[0])
+        else:
+            names[node.name] = builder.add(node.name, node.op, *sources, layer=node.layer)
+    return builder.build([names[name] for name in graph.outputs])
+
+
+def _number(value: float) -> Tensor:
+    return torch.tensor(value, dtype=torch.float64)
+
+
+def _clip(builder: GraphBuilder, node: Node, op: Clip, source: str) -> str:
+    value = source
+    last = math.isinf(op.high)
+    if not math.isinf(op.low):
+        value = builder.add(f"{node.name}.above", Affine(shift=_number(-op.low)), value)
+        value = builder.add(f"{node.name}.low", ReLU(), value)
+        name = node.name if last else f"{node.name}.floor"
+        value = builder.add(name, Affine(shift=_number(op.low)), value)
+    if not last:
+        flip = Affine(_number(-1.0), _number(op.high))
+        value = builder.add(f"{node.name}.below", flip, value)
+        value = builder.add(f"{node.name}.high", ReLU(), value)
+        value = builder.add(node.name, flip, value)
+    if value == source:
+        value = builder.add(node.name, Affine(), value)
+    return value
+
+
+def _max_pool(builder: GraphBuilder, node: Node, op: MaxPool2d, source: str) -> str:
+    index = _windows(op, builder[source].shape)
+    values = [
+        builder.add(f"{node.name}.window{i}", Gather(part.contiguous()), source)
+        for i, part in enumerate(index)
+    ]
+    level = 0
+    while len(values) > 1:
+        pairs = [values[i : i + 2] for i in range(0, len(values), 2)]
+        last = len(pairs) == 1
+        merged = []
+        for i, pair in enumerate(pairs):
+            if len(pair) == 1:
+                merged.append(pair[0])
+                continue
+            stem = f"{node.name}.max{level}.{i}"
+            gap = builder.add(f"{stem}.gap", Subtract(), pair[0], pair[1])
+            gain = builder.add(f"{stem}.gain", ReLU(), gap)
+            merged.append(builder.add(node.name if last else stem, Add(), pair[1], gain))
+        values, level = merged, level + 1
+    if values[0] != node.name and len(index) == 1:
+        return builder.add(node.name, Affine(), values[0])
+    return values[0]
+
+
+def _windows(op: MaxPool2d, size: Shape) -> Tensor:
+    """Flat input positions of each window: [kernel size, *output shape].
+
+    A place in the padding, which can never be the maximum, repeats another place of its window.
+    """
+    channels, height, width = size
+    _, rows, columns = op.shape(size)
+    top, left = op.padding[:2]
+    y = (torch.arange(rows) * op.stride[0] - top)[:, None] + torch.arange(op.kernel[0]) * op.dilation[0]
+    x = (torch.arange(columns) * op.stride[1] - left)[:, None] + torch.arange(op.kernel[1]) * op.dilation[1]
+    inside = ((y >= 0) & (y < height))[:, None, :, None] & ((x >= 0) & (x < width))[None, :, None, :]
+    place = y[:, None, :, None] * width + x[None, :, None, :]
+    inside, place = inside.flatten(2), place.flatten(2)
+    first = inside.int().argmax(-1, keepdim=True)
+    place = torch.where(inside, place, place.gather(-1, first))
+    offsets = torch.arange(channels)[:, None, None] * (height * width)
+    return torch.stack([place[..., i].unsqueeze(0) + offsets for i in range(place.shape[-1])])

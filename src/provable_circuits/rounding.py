@@ -1,0 +1,116 @@
+"""Rounding: the one place where floating-point error is bounded.
+
+All rigorous computation here is in IEEE binary64 with rounding to nearest, unit roundoff
+u = 2^-53. The theorem everything rests on (Higham, *Accuracy and Stability of Numerical
+Algorithms*, 2nd ed., sections 2.2, 3.1 and 3.5):
+
+    If s is a sum of n products a_i b_i evaluated in ANY order, with or without fused
+    multiply-add, then the computed value differs from the exact one by at most
+        gamma(n) * sum |a_i| |b_i|  +  n * TINY,      gamma(n) = n u / (1 - n u),
+    where the last term covers products that underflow, even if subnormals are flushed to zero.
+
+No assumption is made about summation order, blocking or vectorisation, so any BLAS or convolution
+that multiplies and adds the terms of the definition is covered; algorithms that form other products
+(Strassen, Winograd, FFT) are not, and PyTorch uses none of them in float64 on a CPU.
+
+A single sum, difference, product or quotient is off by at most half a unit in the last place, so
+``nextafter`` once outward encloses it. A sum in which anything overflows or is NaN encloses as
+[-inf, inf]: such a bound is sound and proves nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+UNIT_ROUNDOFF = 2.0**-53
+TINY = 2.0**-1021
+"""Twice the smallest normal number: more than any underflow can lose."""
+
+Interval = tuple[Tensor, Tensor]
+"""Lower and upper ends, float64, of the same shape."""
+
+
+class LinearMap(Protocol):
+    """What an enclosure needs to know of ``y = L(x) + b``."""
+
+    @property
+    def terms(self) -> int:
+        """The most products, and the offset, that are summed for one output."""
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """L(x) + b, computed."""
+
+    def spread(self, *inputs: Tensor) -> Tensor:
+        """|L|(x), computed, for x >= 0."""
+
+    def offset(self) -> Tensor | None:
+        """b, or None for zero."""
+
+
+def gamma(terms: int) -> float:
+    """An upper bound of n u / (1 - n u)."""
+    if terms * UNIT_ROUNDOFF >= 0.01:
+        raise OverflowError(f"a sum of {terms} terms is too long to enclose")
+    return terms * UNIT_ROUNDOFF * 1.02
+
+
+def down(value: Tensor) -> Tensor:
+    """The next number below: a lower bound of the exact result of one rounded operation."""
+    return torch.nextafter(value, torch.full_like(value, -math.inf))
+
+
+def up(value: Tensor) -> Tensor:
+    """The next number above: an upper bound of the exact result of one rounded operation."""
+    return torch.nextafter(value, torch.full_like(value, math.inf))
+
+
+def settle(lower: Tensor, upper: Tensor) -> Interval:
+    """Ends that are NaN become infinite: sound, and no proof."""
+    return lower.nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf), upper.nan_to_num(
+        nan=math.inf, posinf=math.inf, neginf=-math.inf
+    )
+
+
+def midpoint(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    """A point and a radius whose interval contains [lower, upper]."""
+    middle = lower + (upper - lower) * 0.5
+    return middle, up(torch.maximum(upper - middle, middle - lower))
+
+
+def enclose_linear(op: LinearMap, intervals: Sequence[Interval]) -> Interval:
+    """An enclosure of ``L(x) + b`` for all x in the intervals.
+
+    With midpoints m and radii r, and y the computed L(m) + b, every exact value lies within
+
+        |L| r  +  gamma(n) (|L| |m| + |b|)  +  n TINY
+
+    of y. That radius is itself computed in floating point, from nonnegative terms, so it is off by
+    a factor of at most 1 + gamma(n + 8) and is raised by twice that. (A product gamma(n) |m| that
+    underflows loses no more than r was rounded up by.) Where y overflowed the radius is infinite:
+    a partial sum may have overflowed although the exact value is an ordinary number.
+    """
+    terms = op.terms
+    error = gamma(terms + 4)
+    middles, radii = zip(*(midpoint(*interval) for interval in intervals), strict=True)
+    value = op.forward(*middles)
+    inflated = [r + error * m.abs() for m, r in zip(middles, radii, strict=True)]
+    radius = op.spread(*inflated)
+    offset = op.offset()
+    if offset is not None:
+        radius = radius + error * offset.abs()
+    radius = radius * (1 + 2 * gamma(terms + 8)) + (terms + 4) * TINY
+    radius = radius.masked_fill(~value.isfinite(), math.inf)
+    return settle(down(value - radius), up(value + radius))
+
+
+def enclose_monotone(function_lower: Tensor, function_upper: Tensor, ulps: int) -> Interval:
+    """Ends of a nondecreasing function computed to within ``ulps`` units in the last place."""
+    slack = 2 * ulps * UNIT_ROUNDOFF
+    lower = function_lower - (function_lower.abs() * slack + TINY)
+    upper = function_upper + (function_upper.abs() * slack + TINY)
+    return settle(down(lower), up(upper))

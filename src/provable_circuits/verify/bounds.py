@@ -1,0 +1,173 @@
+"""Bounds of every tensor of a merged graph, for a batch of problems.
+
+Forward: interval propagation, node by node, intersected with whatever is known already. Where an
+activation reads a tensor whose sign is still open at some units, those units alone are bounded again
+by a backward pass, and the tighter ends are carried on forward. Every end is an enclosure, rounding
+included, so ends from different passes, queries and parents of a split may be intersected freely.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from provable_circuits.network.execution import operations
+from provable_circuits.network.graph import Graph
+from provable_circuits.network.ops import Conv2d, Input, Linear, LinearOp
+from provable_circuits.rounding import Interval
+from provable_circuits.verify.backward import Pass, backward
+from provable_circuits.verify.region import Region
+from provable_circuits.verify.relaxation import Lines, leak, lines
+
+CHUNK_ELEMENTS = 2**23
+"""Numbers in the largest tensor of rows that one backward pass holds: 64 MB."""
+
+
+class Structure:
+    """What bounds need to know of a graph, worked out once."""
+
+    def __init__(self, graph: Graph, device: torch.device) -> None:
+        self.graph = graph
+        self.ops = operations(graph, torch.float64, device)
+        self.device = device
+        self.activations = tuple(
+            node for node in graph.nodes if node.inputs and not isinstance(node.op, LinearOp)
+        )
+        self.largest = max((math.prod(node.shape) for node in graph.nodes), default=1)
+
+    @cached_property
+    def single_layer(self) -> frozenset[str]:
+        """Tensors at which one layer at most lies between them and the inputs.
+
+        Interval propagation from a box is exact there, but for rounding.
+        """
+        mixed: dict[str, int] = {}
+        for node in self.graph.nodes:
+            depth = max((mixed[name] for name in node.inputs), default=0)
+            if not isinstance(node.op, LinearOp) and node.inputs:
+                depth = 2
+            elif isinstance(node.op, Linear | Conv2d) or len(node.inputs) > 1:
+                depth += 1
+            mixed[node.name] = depth
+        return frozenset(name for name, depth in mixed.items() if depth <= 1)
+
+
+class Bounds:
+    """Enclosures of the tensors of a graph over a region, for a batch of problems.
+
+    ``known`` ends are taken as they are; ``prior`` ends are intersected with what is computed.
+    """
+
+    def __init__(
+        self,
+        structure: Structure,
+        region: Region,
+        problems: int,
+        known: Mapping[str, Interval] | None = None,
+        prior: Mapping[str, Interval] | None = None,
+    ) -> None:
+        self.structure = structure
+        self.region = region
+        self.problems = problems
+        self.ends: dict[str, Interval] = {}
+        self.lines: dict[str, Lines] = {}
+        self.known = known or {}
+        self.prior = prior or {}
+
+    def compute(self, refine: bool = True) -> None:
+        """Enclose every tensor; with ``refine``, bound open units again by backward passes."""
+        ops = self.structure.ops
+        for node in self.structure.graph.nodes:
+            name, op = node.name, ops[node.name]
+            settled = self.known.get(name)
+            if isinstance(op, Input):
+                ends = self.region.ends(name)
+            else:
+                if not isinstance(op, LinearOp) and node.inputs:
+                    self._open(name, node.inputs[0], refine)
+                if settled is None:
+                    ends = op.interval(*(self.ends[source] for source in node.inputs))
+                else:
+                    ends = settled
+            before = self.prior.get(name)
+            if before is not None:
+                ends = (torch.maximum(ends[0], before[0]), torch.minimum(ends[1], before[1]))
+            self.ends[name] = ends
+
+    def empty(self) -> Tensor:
+        """Problems whose enclosures contradict each other, so that nothing is left of them."""
+        found = torch.zeros(self.problems, dtype=torch.bool, device=self.structure.device)
+        for name in self.prior:
+            lower, upper = self.ends[name]
+            found |= (lower > upper).flatten(1).any(1)
+        return found
+
+    def _open(self, activation: str, source: str, refine: bool) -> None:
+        """Settle the ends of what an activation reads, and its lines."""
+        op = self.structure.ops[activation]
+        if refine and source not in self.known:
+            self.refine(source, kinked=leak(op) is not None)
+        self.lines[activation] = lines(op, self.ends[source])
+
+    def refine(self, name: str, kinked: bool = True) -> None:
+        """Bound the units of a tensor that are open (all, unless it feeds a ReLU) backward."""
+        structure = self.structure
+        box = all(r.domains is None for r in self.region.ranges.values())
+        if box and name in structure.single_layer:
+            return
+        lower, upper = (self._expanded(end) for end in self.ends[name])
+        shape = lower.shape[1:]
+        flat_lower, flat_upper = lower.flatten(1).clone(), upper.flatten(1).clone()
+        wanted = (flat_lower < 0) & (flat_upper > 0) if kinked else flat_lower < flat_upper
+        most = int(wanted.sum(1).max()) if wanted.numel() else 0
+        if most == 0:
+            return
+        # The open units of each problem first; problems with fewer repeat settled ones.
+        units = wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :most]
+        size = max(1, CHUNK_ELEMENTS // (2 * self.problems * structure.largest))
+        for part in units.split(size, dim=1):
+            rows = lower.new_zeros(self.problems, 2, part.shape[1], flat_lower.shape[1])
+            rows[:, 0].scatter_(2, part.unsqueeze(2), 1.0)
+            rows[:, 1].scatter_(2, part.unsqueeze(2), -1.0)
+            found = self.backward(name, rows.flatten(1, 2).unflatten(2, shape)).value
+            least, most_ = found[:, : part.shape[1]], -found[:, part.shape[1] :]
+            flat_lower.scatter_(1, part, torch.maximum(flat_lower.gather(1, part), least))
+            flat_upper.scatter_(1, part, torch.minimum(flat_upper.gather(1, part), most_))
+        self.ends[name] = (flat_lower.unflatten(1, shape), flat_upper.unflatten(1, shape))
+
+    def backward(
+        self,
+        start: str,
+        rows: Tensor,
+        *,
+        slopes: Mapping[str, Tensor] | None = None,
+        multipliers: Mapping[str, Tensor] | None = None,
+        rigorous: bool = True,
+        keep_rows: bool = False,
+    ) -> Pass:
+        """One backward pass from ``start``; ``slopes`` replace the free lower slopes of ReLUs."""
+        chosen: Mapping[str, Lines] = self.lines
+        if slopes:
+            chosen = dict(self.lines)
+            for name, slope in slopes.items():
+                source = self.structure.graph[name].inputs[0]
+                chosen[name] = lines(self.structure.ops[name], self.ends[source], slope)
+        return backward(
+            self.structure.graph,
+            self.structure.ops,
+            self.region,
+            self.ends,
+            chosen,
+            start,
+            rows,
+            multipliers=multipliers,
+            rigorous=rigorous,
+            keep_rows=keep_rows,
+        )
+
+    def _expanded(self, end: Tensor) -> Tensor:
+        return end.expand(self.problems, *end.shape[1:])

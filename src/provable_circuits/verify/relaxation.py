@@ -1,0 +1,139 @@
+"""Relaxation: straight lines below and above an activation function on an interval.
+
+For every x in [l, u]:   below.slope * x + below.offset  <=  g(x)  <=  above.slope * x + above.offset.
+
+A slope may be any float; given the slope, the offset is computed so that the line is on its side
+for that very slope, with rounding enclosed. So nothing here depends on how accurately a slope was
+chosen, and an optimiser may choose it.
+
+ReLU, or leaky with slope s (s = 0 for ReLU), on l < 0 < u:
+    below: any slope a in [s, 1], offset 0.
+    above: the chord (u - s l) / (u - l); its offset is the larger of the gaps at the two ends.
+Sigmoid and tanh:
+    the offset is the extreme of g(x) - slope * x over the interval, attained at an end or where
+    g'(x) = slope, which has a closed form. A point that is off by d from such a place changes the
+    value by at most d^2 / 2, since |g''| <= 1, and the closed form is accurate to 1e-7 wherever the
+    slope exceeds 1e-9; below that g(x) - slope * x moves by less than 1e-9 times its error. The
+    slack of 1e-12 plus relative 1e-12 exceeds both, and the error of the functions themselves.
+Square:
+    above the chord, below the tangent at the midpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from provable_circuits.network.ops import LeakyReLU, Op, ReLU, Sigmoid, Square, Tanh
+from provable_circuits.rounding import TINY, UNIT_ROUNDOFF, Interval, down, up
+
+SLACK = 1e-12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lines:
+    """Slopes and offsets [problems, *shape] of a line below and a line above."""
+
+    below_slope: Tensor
+    above_slope: Tensor
+    below_offset: Tensor | None
+    above_offset: Tensor
+
+
+def leak(op: Op) -> float | None:
+    """The slope of a ReLU-like function left of zero, or None for other functions."""
+    if isinstance(op, ReLU):
+        return 0.0
+    return op.slope if isinstance(op, LeakyReLU) else None
+
+
+def unstable(op: Op, lower: Tensor, upper: Tensor) -> Tensor:
+    """Where a ReLU-like function has both of its pieces inside the interval."""
+    return (lower < 0) & (upper > 0)
+
+
+def lines(op: Op, ends: Interval, slopes: Tensor | None = None) -> Lines:
+    """Lines for ``op`` on the given ends; ``slopes`` are the free lower slopes of ReLUs."""
+    slope = leak(op)
+    if slope is not None:
+        return _kinked(slope, *ends, slopes)
+    if isinstance(op, Sigmoid | Tanh):
+        return _s_shaped(op, *ends)
+    if isinstance(op, Square):
+        return _square(*ends)
+    raise TypeError(f"no relaxation for {op.name}")
+
+
+def default_slopes(op: Op, lower: Tensor, upper: Tensor) -> Tensor:
+    """The lower slope that leaves the smaller area: 1 where u > -l, the leak elsewhere."""
+    return torch.where(upper > -lower, 1.0, leak(op) or 0.0).to(lower.dtype)
+
+
+def _kinked(slope: float, lower: Tensor, upper: Tensor, slopes: Tensor | None) -> Lines:
+    active, dead = lower >= 0, upper <= 0
+    chord = ((upper - slope * lower) / (upper - lower)).clamp(slope, 1.0)
+    left = (slope - chord) * lower
+    right = (1.0 - chord) * upper
+    gap = torch.maximum(left, right).clamp_min(0.0)
+    size = torch.maximum(-lower, upper)
+    offset = gap + (8 * UNIT_ROUNDOFF) * size + TINY
+    settled = active | dead
+    offset = torch.where(settled, torch.zeros_like(offset), offset)
+    fixed = active + dead * slope if slope else active.to(chord.dtype)
+    above = torch.where(settled, fixed, chord)
+    free = torch.where(upper > -lower, 1.0, slope) if slopes is None else slopes
+    below = torch.where(settled, fixed, free)
+    return Lines(below, above, None, offset)
+
+
+def _s_shaped(op: Sigmoid | Tanh, lower: Tensor, upper: Tensor) -> Lines:
+    low, high = op.forward(lower), op.forward(upper)
+    width = upper - lower
+    chord = torch.where(width > 1e-6, (high - low) / width, _derivative(op, lower))
+    middle = _derivative(op, lower + width * 0.5)
+    ends = torch.minimum(_derivative(op, lower), _derivative(op, upper))
+    right, left = lower >= 0, upper <= 0
+    below = torch.where(right, chord, torch.where(left, middle, ends)).clamp_min(0.0)
+    above = torch.where(left, chord, torch.where(right, middle, ends)).clamp_min(0.0)
+    below_offset, _ = _extremes(op, below, lower, upper)
+    _, above_offset = _extremes(op, above, lower, upper)
+    return Lines(below, above, below_offset, above_offset)
+
+
+def _derivative(op: Sigmoid | Tanh, x: Tensor) -> Tensor:
+    value = op.forward(x)
+    return value * (1 - value) if isinstance(op, Sigmoid) else 1 - value * value
+
+
+def _extremes(op: Sigmoid | Tanh, slope: Tensor, lower: Tensor, upper: Tensor) -> Interval:
+    """A lower and an upper bound of g(x) - slope * x on the interval."""
+    if isinstance(op, Sigmoid):
+        root = torch.sqrt((1 - 4 * slope).clamp_min(0.0))
+        place = torch.log1p(root) - torch.log1p(-root)
+    else:
+        place = torch.atanh(torch.sqrt((1 - slope).clamp(0.0, 1.0)))
+    values = [
+        op.forward(x) - slope * x
+        for x in (
+            lower,
+            upper,
+            torch.minimum(torch.maximum(place, lower), upper),
+            torch.minimum(torch.maximum(-place, lower), upper),
+        )
+    ]
+    slack = SLACK * (1 + slope * torch.maximum(lower.abs(), upper.abs()))
+    least, most = torch.stack(values).amin(0), torch.stack(values).amax(0)
+    return least - slack, most + slack
+
+
+def _square(lower: Tensor, upper: Tensor) -> Lines:
+    above = lower + upper
+    # On the chord side x^2 - above * x is largest at an end, whatever the rounding of the slope.
+    ends = [x * x - above * x for x in (lower, upper)]
+    size = torch.maximum(lower.abs(), upper.abs())
+    above_offset = torch.maximum(*ends) + 8 * UNIT_ROUNDOFF * size * size + TINY
+    half = above * 0.5
+    below_offset = -up(half * half)
+    return Lines(above, above, down(below_offset), above_offset)

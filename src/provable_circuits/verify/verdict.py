@@ -1,0 +1,106 @@
+"""Verdicts: what can be said of one circuit under one claim.
+
+``Proved`` holds for every input and patch of the claim. ``Refuted`` carries a witness that was
+replayed. ``Undecided`` says why. ``Held`` is the answer of sampling: no violation was found at the
+points tried, which proves nothing. A verdict is not a boolean; say ``verdict.proved``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Witness:
+    """A place where a circuit breaks its claim, replayed through the plain executor.
+
+    Attributes:
+        index: which of the claim's inputs it belongs to.
+        z: the input, per sample, float64.
+        excess: by how much the metric is exceeded there, at least.
+        reference: the network's outputs there.
+        output: the circuit's outputs there.
+        constraint: which of the metric's constraints is broken.
+        patch_input: the input that patches were taken at, for Reachable patching.
+        patch_values: the patch values by site, for IntervalHull patching.
+    """
+
+    index: int
+    z: Tensor
+    excess: float
+    reference: Tensor
+    output: Tensor
+    constraint: int = 0
+    patch_input: Tensor | None = None
+    patch_values: Mapping[str, Tensor] | None = None
+
+
+class Verdict:
+    """The answer to one question."""
+
+    __slots__ = ()
+    kind: ClassVar[str] = ""
+
+    @property
+    def proved(self) -> bool:
+        """The claim holds everywhere, by a rigorous bound."""
+        return isinstance(self, Proved)
+
+    @property
+    def refuted(self) -> bool:
+        """The claim fails at a witness."""
+        return isinstance(self, Refuted)
+
+    @property
+    def undecided(self) -> bool:
+        """Neither was shown."""
+        return isinstance(self, Undecided)
+
+    @property
+    def held(self) -> bool:
+        """The claim held at every sampled point; nothing is proved."""
+        return isinstance(self, Held)
+
+    def __bool__(self) -> bool:
+        raise TypeError("A verdict is not a boolean: say verdict.proved, .refuted or .undecided.")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proved(Verdict):
+    """The claim holds: ``bound`` is a rigorous upper bound of the excess, at or below zero."""
+
+    kind: ClassVar[str] = "proved"
+    bound: float
+    stage: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Refuted(Verdict):
+    """The claim fails at ``witness``."""
+
+    kind: ClassVar[str] = "refuted"
+    witness: Witness
+    stage: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Undecided(Verdict):
+    """Neither was shown, for ``reason``."""
+
+    kind: ClassVar[str] = "undecided"
+    reason: str
+    stage: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held(Verdict):
+    """No violation at ``points`` sampled points; the worst excess seen was ``worst``."""
+
+    kind: ClassVar[str] = "held"
+    points: int
+    worst: float
+    stage: str = "sampling"

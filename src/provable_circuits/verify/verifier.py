@@ -1,0 +1,322 @@
+"""The verifier: cheap answers first, rigorous ones only.
+
+    pool of earlier witnesses -> backward linear bounds -> corners the bounds point to ->
+    gradient attack -> optimised slopes -> branch and bound
+
+A stage either answers or hands on what it learnt. Everything that does not depend on the circuit is
+prepared once; enclosures of tensors that a later query shares with an earlier one are found again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from provable_circuits.claims.claim import Claim
+from provable_circuits.claims.encoding import Encoder, InputRange, Query
+from provable_circuits.claims.patching import IntervalHull
+from provable_circuits.network.circuit import Circuit
+from provable_circuits.network.components import Components
+from provable_circuits.rounding import Interval
+from provable_circuits.verify.attack import climb, excess_at, random_points
+from provable_circuits.verify.bounds import Bounds, Structure
+from provable_circuits.verify.branching import BranchAndBound
+from provable_circuits.verify.region import Region
+from provable_circuits.verify.replay import Replay
+from provable_circuits.verify.slopes import optimise, starting_slopes
+from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
+
+POOL = 64
+"""How many witnesses are kept to be tried on later circuits."""
+
+
+@dataclass(slots=True, eq=False)
+class _Memory:
+    """Enclosures met earlier: of the network's tensors, and of circuits' cut tensors."""
+
+    whole: dict[str, Interval] = field(default_factory=dict)
+    cut: dict[str, tuple[Tensor | None, Interval]] = field(default_factory=dict)
+
+
+class Verifier:
+    """Decides circuits of one network under one claim.
+
+    Args:
+        components: the components that circuits are sets of.
+        claim: the claim.
+        seed: the seed of random starts.
+        attack_steps: steps of the gradient attack.
+        attack_starts: random starts of the gradient attack for each input.
+    """
+
+    def __init__(
+        self,
+        components: Components,
+        claim: Claim,
+        *,
+        seed: int = 0,
+        attack_steps: int = 20,
+        attack_starts: int = 4,
+    ) -> None:
+        self.components = components
+        self.claim = claim
+        self.encoder = Encoder(components, claim)
+        self.replay = Replay(self.encoder)
+        self.memory = _Memory()
+        self.pool: list[Witness] = []
+        self.seed = seed
+        self.attack_steps = attack_steps
+        self.attack_starts = attack_starts
+
+    def ask(self, circuit: Circuit, timeout: float = 45.0) -> Verdict:
+        """Prove or refute the claim of ``circuit``, within ``timeout`` seconds."""
+        if circuit.components is not self.components and circuit.components != self.components:
+            circuit = self.components.circuit(circuit.names)
+        return _Question(self, self.encoder.encode(circuit), time.monotonic() + timeout).answer()
+
+    def remember(self, witness: Witness) -> None:
+        """Keep a witness for later circuits."""
+        self.pool.append(witness)
+        del self.pool[:-POOL]
+
+
+class _Question:
+    """One query on its way through the stages."""
+
+    def __init__(self, verifier: Verifier, query: Query, deadline: float) -> None:
+        self.verifier = verifier
+        self.query = query
+        self.deadline = deadline
+        self.structure = Structure(query.graph, torch.device("cpu"))
+        self.region = Region(query.ranges)
+        self.count = query.rows.shape[0]
+        self.found: Witness | None = None
+
+    def answer(self) -> Verdict:
+        if self._pool():
+            return self._refuted("pool")
+        bounds = self._bounds()
+        start = self.query.graph.outputs[0]
+        rows, offsets = -self.query.rows, -self.query.offsets
+        first = bounds.backward(start, rows)
+        value = first.value + offsets
+        slip = (first.value.abs() + offsets.abs()) * 2.0**-52
+        open_ = (value - slip < 0).nonzero().tolist()
+        worst = float((value - slip).min())
+        if not open_:
+            return Proved(-worst, "linear")
+        problems = torch.tensor([j for j, _ in open_])
+        constraints = torch.tensor([s for _, s in open_])
+        corners = {
+            name: self.region.select(problems).corner(name, reached[problems, constraints])
+            for name, reached in first.inputs.items()
+        }
+        if self._try(corners, problems):
+            return self._refuted("corner")
+        if self._attack(problems, constraints, corners):
+            return self._refuted("attack")
+        return self._search(bounds, problems, constraints, rows, offsets)
+
+    def _search(
+        self, bounds: Bounds, problems: Tensor, constraints: Tensor, rows: Tensor, offsets: Tensor
+    ) -> Verdict:
+        """Optimised slopes, then branch and bound, for each open row."""
+        start = self.query.graph.outputs[0]
+        worst = 0.0
+        stage = "slopes"
+        for j, s in zip(problems.tolist(), constraints.tolist(), strict=True):
+            single = _single(self.structure, self.region, bounds, j)
+            row, offset = rows[j : j + 1, s : s + 1], offsets[j, s]
+            choice = optimise(single, start, row, offset, starting_slopes(single), {}, {}, 20)
+            value = float(choice.found.value[0, 0] + offset)
+            if value - abs(value) * 1e-15 - abs(float(offset)) * 1e-15 >= 0:
+                continue
+            stage = "branching"
+            search = BranchAndBound(
+                self.structure,
+                single.region,
+                single,
+                start,
+                row,
+                offset,
+                lambda points, j=j: self._try(points, torch.full((len(next(iter(points.values()))),), j)),  # type: ignore[misc]
+                self.deadline,
+            )
+            outcome = search.run(choice)
+            if outcome.status == "refuted":
+                return self._refuted("branching")
+            if outcome.status == "time":
+                return Undecided("time", "branching")
+            if outcome.status == "close":
+                return Undecided("numerically too close to call", "branching")
+        return Proved(worst, stage)
+
+    def _refuted(self, stage: str) -> Verdict:
+        if self.found is None:
+            raise RuntimeError("a refutation without a witness")
+        self.verifier.remember(self.found)
+        return Refuted(self.found, stage)
+
+    # --- stages ---------------------------------------------------------------------------------
+
+    def _pool(self) -> bool:
+        """Earlier witnesses, latest first."""
+        verifier = self.verifier
+        if not verifier.pool:
+            return False
+        points = _pool_points(self.query, verifier.pool)
+        problems = torch.tensor([witness.index for witness in verifier.pool])
+        return self._try(points, problems)
+
+    def _bounds(self) -> Bounds:
+        memory = self.verifier.memory
+        known: dict[str, Interval] = {}
+        for node in self.query.graph.nodes:
+            ends = self._recall(node.name)
+            if ends is not None:
+                known[node.name] = ends
+        bounds = Bounds(self.structure, self.region, self.count, known)
+        bounds.compute()
+        sources = {node.inputs[0] for node in self.structure.activations}
+        for name, ends in bounds.ends.items():
+            if name in known or name in self.query.ranges:
+                continue
+            if "~" not in name:
+                memory.whole[name] = ends
+            elif name in sources:
+                memory.cut[name] = (self.query.cut.get(name), ends)
+        return bounds
+
+    def _recall(self, name: str) -> Interval | None:
+        memory = self.verifier.memory
+        if name in memory.whole:
+            return memory.whole[name]
+        if name not in memory.cut:
+            return None
+        had, (lower, upper) = memory.cut[name]
+        want = self.query.cut.get(name)
+        if had is None and want is None:
+            return lower, upper
+        if want is None:
+            return None
+        if had is None:
+            return lower[:, want], upper[:, want]
+        place = torch.searchsorted(had, want).clamp_max(len(had) - 1)
+        if not bool((had[place] == want).all()):
+            return None
+        return lower[:, place], upper[:, place]
+
+    def _attack(self, problems: Tensor, constraints: Tensor, corners: Mapping[str, Tensor]) -> bool:
+        verifier, query = self.verifier, self.query
+        generator = torch.Generator().manual_seed(verifier.seed)
+        copies = problems.repeat(verifier.attack_starts)
+        starts = random_points(self.region, copies, generator)
+        for name, corner in corners.items():
+            starts[name] = torch.cat([corner, starts[name]])
+        for name in starts:
+            if name not in corners:
+                box = self.region.ranges[name]
+                middle = ((box.lower + box.upper) * 0.5)[problems]
+                starts[name] = torch.cat([middle, starts[name]])
+        everyone = torch.cat([problems, copies])
+        which = constraints.repeat(verifier.attack_starts + 1)
+        rows = query.rows[everyone, which].unsqueeze(1)
+        offsets = query.offsets[everyone, which].unsqueeze(1)
+        steps = verifier.attack_steps
+        best = climb(query.graph, self.region, everyone, starts, rows, offsets, steps)
+        if not bool((best.excess > 0).any()):
+            return False
+        return self._try(best.points, everyone)
+
+    def _try(self, points: Mapping[str, Tensor], problems: Tensor) -> bool:
+        """Evaluate candidate points; replay those that seem to violate the claim."""
+        query = self.query
+        missing = [name for name in query.graph.inputs if name not in points]
+        if missing:
+            points = dict(points)
+            for name in missing:
+                box = query.ranges[name]
+                points[name] = ((box.lower + box.upper) * 0.5)[problems]
+        excess = excess_at(query.graph, points, query.rows[problems], query.offsets[problems])
+        worst = excess.amax(1)
+        for i in worst.argsort(descending=True).tolist()[:4]:
+            if not float(worst[i]) > 0:
+                return False
+            self.found = self._replay(points, i, int(problems[i]))
+            if self.found is not None:
+                return True
+        return False
+
+    def _replay(self, points: Mapping[str, Tensor], i: int, index: int) -> Witness | None:
+        encoder, circuit = self.verifier.encoder, self.query.circuit
+        z = points[encoder.z][i] if encoder.z in points else encoder.claim.inputs[index].center
+        patch_input = points.get("patch:input")
+        if patch_input is None:
+            patch_input = _centers(encoder.patch_range)
+            patch_input = None if patch_input is None else patch_input[index]
+        else:
+            patch_input = patch_input[i]
+        values: dict[str, Tensor] = {}
+        if isinstance(encoder.claim.patching, IntervalHull):
+            values = _hull_values(encoder, circuit, points, i, index)
+        return self.verifier.replay.witness(circuit, index, z, patch_input, values)
+
+
+def _single(structure: Structure, region: Region, bounds: Bounds, j: int) -> Bounds:
+    """The bounds of one problem alone."""
+    alone = Bounds(structure, region.select(torch.tensor([j])), 1)
+    alone.ends = {
+        name: (lower[j : j + 1], upper[j : j + 1]) if len(lower) > 1 else (lower, upper)
+        for name, (lower, upper) in bounds.ends.items()
+    }
+    alone.known = alone.ends
+    alone.compute(refine=False)
+    return alone
+
+
+def _centers(box: InputRange | None) -> Tensor | None:
+    return None if box is None else (box.lower + box.upper) * 0.5
+
+
+def _pool_points(query: Query, pool: Sequence[Witness]) -> dict[str, Tensor]:
+    """The pool's witnesses as points of the merged graph's inputs."""
+    points: dict[str, Tensor] = {}
+    problems = torch.tensor([witness.index for witness in pool])
+    for name, box in query.ranges.items():
+        if name == "patch:input":
+            given = [w.patch_input for w in pool]
+            if all(value is not None for value in given):
+                points[name] = torch.stack([v for v in given if v is not None])
+        elif name.startswith("patch:"):
+            site = name.removeprefix("patch:")
+            removed = query.removed_units[site]
+            given = [None if w.patch_values is None else w.patch_values.get(site) for w in pool]
+            if all(value is not None for value in given):
+                points[name] = torch.stack([v.flatten()[removed] for v in given if v is not None])
+        elif name.startswith("at:"):
+            points[name] = ((box.lower + box.upper) * 0.5)[problems]
+        else:
+            points[name] = torch.stack([w.z for w in pool])
+    return points
+
+
+def _hull_values(
+    encoder: Encoder, circuit: Circuit, points: Mapping[str, Tensor], i: int, index: int
+) -> dict[str, Tensor]:
+    """Patch values by site from the removed units' inputs of the merged graph."""
+    keep = encoder.components.masks([circuit])
+    values = {}
+    for site in encoder.components.sites:
+        given = points.get(f"patch:{site.tensor}")
+        if given is None:
+            continue
+        lower, upper = (end[index] for end in encoder.hull[site.tensor])
+        value = (lower + (upper - lower) * 0.5).flatten().clone()
+        gone = (~site.unit_mask(keep)[0].expand(site.layer.shape)).flatten()
+        value[gone] = given[i]
+        values[site.tensor] = value.reshape(site.layer.shape)
+    return values

@@ -1,0 +1,37 @@
+"""What every test may rely on: repeatable numerics, hypothesis without a clock, the data pack."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+PROJECT = Path(__file__).resolve().parents[1]
+
+# Workers share the machine's cores, and one thread sums in one order.
+torch.set_num_threads(1)
+
+# How long an example takes depends on what else the machine does, so no deadline. CI draws the
+# same examples every time; elsewhere each run looks at new ones.
+settings.register_profile("local", deadline=None)
+settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.load_profile("repeatable" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of benchmark networks and images, which is not part of the repository.
+
+    ``PROVABLE_CIRCUITS_DATA`` names it; without that, ``../shared/data`` beside the project.
+    Tests that ask for it are skipped where there is none.
+    """
+    named = os.environ.get("PROVABLE_CIRCUITS_DATA")
+    folder = Path(named) if named else PROJECT.parent / "shared" / "data"
+    if folder.is_dir():
+        return folder
+    if named:
+        pytest.fail(f"PROVABLE_CIRCUITS_DATA must name a folder. Got {named!r} instead.")
+    pytest.skip("no data pack: set PROVABLE_CIRCUITS_DATA to the folder that holds it")

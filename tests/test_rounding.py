@@ -1,0 +1,232 @@
+"""Attacks on the enclosures of floating-point error; exact fractions judge them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from provable_circuits.rounding import (
+    TINY,
+    UNIT_ROUNDOFF,
+    Interval,
+    down,
+    enclose_linear,
+    enclose_monotone,
+    gamma,
+    midpoint,
+    settle,
+    up,
+)
+
+LARGEST = 1.7976931348623157e308
+SMALLEST = 5e-324
+NORMAL = 2.2250738585072014e-308
+
+numbers = st.floats(allow_nan=False, allow_infinity=False, width=64)
+
+
+def tensor(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def point(*values: float) -> Interval:
+    value = tensor(*values).unsqueeze(0)
+    return value, value
+
+
+@dataclass
+class Dot:
+    """``w . x + b``, added up in an order of one's choice, as a BLAS may."""
+
+    weight: list[float]
+    bias: float = 0.0
+    order: str = "forward"
+
+    @property
+    def terms(self) -> int:
+        return len(self.weight) + 1
+
+    def offset(self) -> Tensor:
+        return tensor(self.bias)
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return tensor(self._add([self.bias, *self._products(inputs[0], self.weight)])).unsqueeze(0)
+
+    def spread(self, *inputs: Tensor) -> Tensor:
+        sizes = [abs(w) for w in self.weight]
+        return tensor(self._add(self._products(inputs[0], sizes))).unsqueeze(0)
+
+    def exact(self, x: list[float]) -> Fraction:
+        pairs = zip(self.weight, x, strict=True)
+        return Fraction(self.bias) + sum(Fraction(w) * Fraction(v) for w, v in pairs)
+
+    @staticmethod
+    def _products(x: Tensor, weight: list[float]) -> list[float]:
+        return [w * v for w, v in zip(weight, x.flatten().tolist(), strict=True)]
+
+    def _add(self, values: list[float]) -> float:
+        if self.order == "pairs":
+            while len(values) > 1:
+                values = [sum(values[i : i + 2]) for i in range(0, len(values), 2)]
+            return values[0]
+        total = 0.0
+        for value in reversed(values) if self.order == "backward" else values:
+            total += value
+        return total
+
+
+def within(ends: Interval, value: Fraction) -> bool:
+    lower, upper = (float(end.flatten()[0]) for end in ends)
+    return lower <= value <= upper
+
+
+@pytest.mark.parametrize(("step", "towards"), [(down, -math.inf), (up, math.inf)])
+def test_steps_are_those_of_the_standard(step: Callable[[Tensor], Tensor], towards: float) -> None:
+    values = [0.0, -0.0, 1.0, -1.0, 2.0, 0.5, SMALLEST, -SMALLEST, NORMAL, -NORMAL, 1e-310]
+    values += [LARGEST, -LARGEST, math.inf, -math.inf, 1 + 2**-52, 4 - 2**-51] * 3
+    wanted = [math.nextafter(value, towards) for value in values]
+    assert step(tensor(*values)).tolist() == wanted
+    # Vectorised code has another path for the last few elements.
+    for value, next_value in zip(values, wanted, strict=True):
+        assert step(tensor(value)).tolist() == [next_value]
+
+
+@given(numbers, numbers)
+def test_one_step_encloses_one_operation(a: float, b: float) -> None:
+    x, y = tensor(a), tensor(b)
+    results = [
+        (x + y, Fraction(a) + Fraction(b)),
+        (x - y, Fraction(a) - Fraction(b)),
+        (x * y, Fraction(a) * Fraction(b)),
+    ]
+    if b:
+        results.append((x / y, Fraction(a) / Fraction(b)))
+    for computed, exact in results:
+        assert within((down(computed), up(computed)), exact)
+
+
+@pytest.mark.parametrize("terms", [1, 2, 3, 784, 10**6, 10**9, 10**13])
+def test_gamma_is_an_upper_bound(terms: int) -> None:
+    unit = Fraction(1, 2**53)
+    assert Fraction(gamma(terms)) >= terms * unit / (1 - terms * unit)
+    assert gamma(terms) <= 1.1 * terms * UNIT_ROUNDOFF
+
+
+def test_sums_too_long_to_enclose_are_refused() -> None:
+    with pytest.raises(OverflowError, match="too long"):
+        gamma(10**14)
+
+
+def test_settle_turns_nan_into_no_bound_and_keeps_the_rest() -> None:
+    nan, inf = math.nan, math.inf
+    lower, upper = settle(tensor(nan, 1.0, -inf, inf), tensor(nan, 2.0, inf, nan))
+    assert lower.tolist() == [-inf, 1.0, -inf, inf]
+    assert upper.tolist() == [inf, 2.0, inf, inf]
+
+
+@given(numbers, numbers)
+def test_midpoint_and_radius_cover_the_interval(a: float, b: float) -> None:
+    low, high = min(a, b), max(a, b)
+    middle, radius = (float(value) for value in midpoint(tensor(low), tensor(high)))
+    if math.isfinite(middle):
+        assert Fraction(middle) - Fraction(low) <= radius
+        assert Fraction(high) - Fraction(middle) <= radius
+    else:
+        assert high - low == math.inf
+
+
+@pytest.mark.parametrize("order", ["forward", "backward", "pairs"])
+@pytest.mark.parametrize(
+    ("weight", "bias", "x"),
+    [
+        ([1e16, -1e16, 1.0], 0.0, [1.0, 1.0, 1.0]),
+        ([1.0, 1e16, -1e16], 1.0, [1.0, 1.0, 1.0]),
+        ([1.0] * 7, -7e16, [1e16] * 7),
+        ([0.1] * 10, -1.0, [1.0] * 10),
+        ([1e308, 1e308, -1e308], 0.0, [1.0, 1.0, 1.0]),
+        ([1e308, 1e308, -1e308, -1e308], 3.0, [1.0, 1.0, 1.0, 1.0]),
+        ([1e200, -1e200], 0.0, [1e200, 1e200]),
+        ([1e300, -1e300], 5e-9, [4e-309, 3.9999e-309]),
+        ([SMALLEST] * 5, 0.0, [0.5] * 5),
+        ([1e-200, 1e-200], -1e-310, [1e-200, -1e-120]),
+        ([NORMAL, -NORMAL], 0.0, [1 - 2**-53, 1.0]),
+        ([0.0, 0.0], 0.0, [LARGEST, -LARGEST]),
+    ],
+)
+def test_points_are_enclosed(order: str, weight: list[float], bias: float, x: list[float]) -> None:
+    op = Dot(weight, bias, order)
+    assert within(enclose_linear(op, [point(*x)]), op.exact(x))
+
+
+@given(st.lists(st.tuples(numbers, numbers, numbers), min_size=1, max_size=6), numbers)
+def test_any_linear_function_of_any_box_is_enclosed(
+    triples: list[tuple[float, float, float]], bias: float
+) -> None:
+    weight = [w for w, _, _ in triples]
+    low = [min(a, b) for _, a, b in triples]
+    high = [max(a, b) for _, a, b in triples]
+    op = Dot(weight, bias)
+    ends = enclose_linear(op, [(tensor(*low).unsqueeze(0), tensor(*high).unsqueeze(0))])
+    least = [a if w > 0 else b for w, a, b in zip(weight, low, high, strict=True)]
+    most = [b if w > 0 else a for w, a, b in zip(weight, low, high, strict=True)]
+    assert within(ends, op.exact(least))
+    assert within(ends, op.exact(most))
+
+
+@given(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=5))
+def test_denormal_inputs_against_huge_weights(pairs: list[tuple[float, float]]) -> None:
+    """Errors of errors underflow here, and the weights blow up what is lost."""
+    x = [math.ldexp(math.frexp(a)[0], -1030) for a, _ in pairs]
+    weight = [math.ldexp(math.frexp(b)[0], 1020) for _, b in pairs]
+    op = Dot(weight, 0.0)
+    assert within(enclose_linear(op, [point(*x)]), op.exact(x))
+
+
+def test_an_ordinary_sum_is_enclosed_tightly() -> None:
+    op = Dot([0.1, 0.2, 0.3], 0.4)
+    lower, upper = enclose_linear(op, [point(1.0, 2.0, 3.0)])
+    assert float(upper - lower) < 1e-14
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_ends_that_are_not_finite_prove_nothing(bad: float) -> None:
+    lower, upper = enclose_linear(
+        Dot([1.0, 0.0]), [(tensor(bad, 0.0)[None], tensor(bad, 1.0)[None])]
+    )
+    assert lower.tolist() == [[-math.inf]]
+    assert upper.tolist() == [[math.inf]]
+
+
+def test_overflow_on_the_way_is_no_bound() -> None:
+    """A partial sum overflows, and its error alone would be a small number."""
+    op = Dot([1e308, 1e308, -1.5e308])
+    lower, upper = enclose_linear(op, [point(1.0, 1.0, 1.0)])
+    assert lower.tolist() == [[-math.inf]]
+    assert upper.tolist() == [[math.inf]]
+
+
+@given(numbers, numbers, st.integers(1, 16))
+def test_a_function_that_errs_by_so_many_units_is_enclosed(a: float, b: float, ulps: int) -> None:
+    low, high = min(a, b), max(a, b)
+    computed_low, computed_high = low, high
+    for _ in range(ulps):
+        computed_low = math.nextafter(computed_low, math.inf)
+        computed_high = math.nextafter(computed_high, -math.inf)
+    lower, upper = enclose_monotone(tensor(computed_low), tensor(computed_high), ulps)
+    assert float(lower) <= low
+    assert float(upper) >= high
+
+
+def test_nothing_underflows_beyond_tiny() -> None:
+    assert TINY >= 2 * NORMAL
+    lower, upper = enclose_monotone(tensor(0.0), tensor(0.0), 8)
+    assert float(lower) <= -NORMAL
+    assert float(upper) >= NORMAL
