@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -81,6 +82,27 @@ class Dot:
         for value in reversed(values) if self.order == "backward" else values:
             total += value
         return total
+
+
+@dataclass
+class Adversary(Dot):
+    """Errs by as much as the theorem allows: the value to one side, the spread downward."""
+
+    side: int = 1
+
+    @property
+    def unit(self) -> Fraction:
+        return self.terms * Fraction(1, 2**53)
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        x = inputs[0].flatten().tolist()
+        sizes = Dot([abs(w) for w in self.weight], abs(self.bias)).exact([abs(v) for v in x])
+        return tensor(float(self.exact(x) + self.side * self.unit * sizes)).unsqueeze(0)
+
+    def spread(self, *inputs: Tensor) -> Tensor:
+        sizes = Dot([abs(w) for w in self.weight])
+        value = sizes.exact(inputs[0].flatten().tolist()) * (1 - self.unit)
+        return tensor(float(value)).unsqueeze(0)
 
 
 def within(ends: Interval, value: Fraction) -> bool:
@@ -179,6 +201,26 @@ def test_any_linear_function_of_any_box_is_enclosed(
     most = [b if w > 0 else a for w, a, b in zip(weight, low, high, strict=True)]
     assert within(ends, op.exact(least))
     assert within(ends, op.exact(most))
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+@pytest.mark.parametrize("count", [1, 2, 10, 1000])
+@pytest.mark.parametrize(
+    ("scale", "bias", "width"),
+    [(1.0, 0.0, 0.0), (1.0, 0.0, 3.0), (1e-3, 1e6, 0.0), (1e-3, -1e6, 1e-9), (1.0, 1.0, 1e12)],
+)
+def test_the_worst_errors_that_the_theorem_allows_are_enclosed(
+    side: int, count: int, scale: float, bias: float, width: float
+) -> None:
+    source = random.Random(count)
+    weight = [scale * source.uniform(-1, 1) for _ in range(count)]
+    low = [source.uniform(-1, 1) for _ in range(count)]
+    high = [value + width * source.random() for value in low]
+    op = Adversary(weight, bias, side=side)
+    ends = enclose_linear(op, [(tensor(*low).unsqueeze(0), tensor(*high).unsqueeze(0))])
+    for sign in (-1, 1):
+        corner = [b if w * sign > 0 else a for w, a, b in zip(weight, low, high, strict=True)]
+        assert within(ends, op.exact(corner))
 
 
 @given(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=5))

@@ -19,6 +19,8 @@ from provable_circuits.claims.patching import (
     Reachable,
     Zero,
 )
+from provable_circuits.discover.api import discover
+from provable_circuits.discover.result import Result
 from provable_circuits.errors import ProvableCircuitsError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Component, Components
@@ -61,11 +63,13 @@ __all__ = [
     "ProvableCircuitsError",
     "Reachable",
     "Refuted",
+    "Result",
     "Undecided",
     "Verdict",
     "Verifier",
     "Witness",
     "WinnerMargin",
     "Zero",
+    "discover",
     "verify",
 ]

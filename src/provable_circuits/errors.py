@@ -45,3 +45,13 @@ class MissingExtraError(ProvableCircuitsError, ImportError):
             f"{purpose} needs the package '{package}', which is not installed: "
             f"pip install 'provable-circuits[{extra}]'."
         )
+
+
+class ClaimFailsError(ProvableCircuitsError):
+    """The network itself violates the claim; ``verdict`` holds the witness."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, verdict: object) -> None:
+        super().__init__(message)
+        self.verdict = verdict

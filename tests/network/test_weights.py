@@ -147,7 +147,7 @@ class TestNothingIsExecuted:
     def test_the_trap_works(self, tmp_path: Path) -> None:
         """Else the tests above would show nothing."""
         trap = tmp_path / "trap"
-        pickle.loads(pickle.dumps(CreatesAFile(trap))).close()
+        pickle.loads(pickle.dumps(CreatesAFile(trap))).close()  # noqa: S301
         assert trap.exists()
 
     def test_a_whole_module_is_refused(self, tmp_path: Path) -> None:

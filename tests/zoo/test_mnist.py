@@ -85,7 +85,7 @@ class TestNetwork:
     @pytest.mark.skipif(not DATA_PACK.is_dir(), reason=f"no data pack at {DATA_PACK}")
     def test_accuracy_on_the_whole_test_set(self) -> None:
         digits = load_digits(DATA_PACK)
-        assert share_right(mnist_network(), digits) == pytest.approx(0.9404, abs=0.0005)
+        assert share_right(mnist_network(), digits) == pytest.approx(0.9402, abs=0.0005)
 
 
 class TestTraining:

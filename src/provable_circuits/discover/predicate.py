@@ -1,6 +1,6 @@
 """Predicates: what a search asks of circuits.
 
-``Sampled`` is the baseline of the field: it evaluates the metric at the claim's unperturbed inputs,
+``Decided`` asks the verifier, for the whole of the claim's domains. ``Sampled`` is the baseline of the field: it evaluates the metric at the claim's unperturbed inputs,
 and, if asked to, at random points of their domains. It can refute a circuit; it can never prove one.
 """
 
@@ -18,6 +18,7 @@ from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
 from provable_circuits.verify.verdict import Held, Refuted, Verdict, Witness
+from provable_circuits.verify.verifier import Verifier
 
 
 class Predicate(ABC):
@@ -28,6 +29,28 @@ class Predicate(ABC):
     @abstractmethod
     def ask(self, circuits: Sequence[Circuit]) -> list[Verdict]:
         """One verdict for each circuit."""
+
+
+class Decided(Predicate):
+    """Faithfulness everywhere in the claim's domains, decided by the verifier.
+
+    Args:
+        components: the components that circuits are sets of.
+        claim: the claim.
+        timeout: seconds for each question.
+        seed: the seed of the attack's random starts.
+    """
+
+    def __init__(
+        self, components: Components, claim: Claim, timeout: float = 45.0, seed: int = 0
+    ) -> None:
+        self.components = components
+        self.claim = claim
+        self.timeout = timeout
+        self.verifier = Verifier(components, claim, seed=seed)
+
+    def ask(self, circuits: Sequence[Circuit]) -> list[Verdict]:
+        return [self.verifier.ask(circuit, self.timeout) for circuit in circuits]
 
 
 class Sampled(Predicate):

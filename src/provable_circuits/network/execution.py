@@ -17,11 +17,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from provable_circuits.errors import ArgumentError
+from provable_circuits.network.arrays import as_tensor
 from provable_circuits.network.ops import Input, Op
 
 if TYPE_CHECKING:
@@ -42,23 +42,24 @@ class Patch(Protocol):
 
 def as_batch(graph: Graph, x: Any, dtype: torch.dtype | None = None) -> Tensor:
     """``x`` as a batch of inputs of ``graph``; a single sample without batch dimension is one."""
-    if isinstance(x, np.ndarray | list | tuple | int | float):
-        x = torch.as_tensor(np.asarray(x))
-    if not isinstance(x, Tensor):
+    try:
+        batch = as_tensor(x)
+    except (TypeError, ValueError, RuntimeError):
         raise ArgumentError(
-            f"The 'x' parameter must be a tensor or an array. Got {type(x).__name__} instead."
-        )
+            "The 'x' parameter must be a tensor or an array of numbers. "
+            f"Got {type(x).__name__} instead."
+        ) from None
     shape = graph.input_shape
-    if tuple(x.shape) == shape:
-        x = x.unsqueeze(0)
-    if tuple(x.shape[1:]) != shape or x.ndim != len(shape) + 1:
+    if tuple(batch.shape) == shape:
+        batch = batch.unsqueeze(0)
+    if tuple(batch.shape[1:]) != shape or batch.ndim != len(shape) + 1:
         raise ArgumentError(
             f"The 'x' parameter must be inputs of shape {list(shape)} behind a batch dimension. "
-            f"Got {list(x.shape)} instead."
+            f"Got {list(batch.shape)} instead."
         )
     if dtype is None:
-        dtype = x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32
-    return x.detach().to(dtype)
+        dtype = batch.dtype if batch.dtype in (torch.float32, torch.float64) else torch.float32
+    return batch.to(dtype)
 
 
 def run(graph: Graph, x: Any, dtype: torch.dtype | None = None) -> Tensor:
@@ -94,18 +95,16 @@ def run_circuits(
         components: the components that the circuits are sets of.
         circuits: any number of circuits.
         x: a batch of inputs.
-        patch: what removed components output; zero by default.
+        patch: what removed components output, as a fixed patching or by the name of each site's
+            tensor; zero by default.
         dtype: the arithmetic; the input's own by default.
     """
     graph = components.graph
     batch = as_batch(graph, x, dtype)
     if not circuits:
         return batch.new_empty((0, batch.shape[0], *graph.output_shape))
-    if patch is None:
-        values: Mapping[str, Tensor] = {}
-    else:
-        values = patch if isinstance(patch, Mapping) else patch.values(components)
-    keep = components.masks(circuits)
+    values = _patch_values(components, patch, batch)
+    keep = components.masks(circuits).to(batch.device)
     largest = max(math.prod(node.shape) for node in graph.nodes) * max(batch.shape[0], 1)
     size = max(1, CHUNK_ELEMENTS // max(largest, 1))
     chunks = [
@@ -113,6 +112,40 @@ def run_circuits(
         for start in range(0, len(circuits), size)
     ]
     return torch.cat(chunks)
+
+
+def _patch_values(
+    components: Components, patch: Patch | Mapping[str, Tensor] | None, batch: Tensor
+) -> dict[str, Tensor]:
+    """The patch of every site, checked, in the batch's dtype."""
+    if patch is None:
+        return {site.tensor: batch.new_zeros(1) for site in components.sites}
+    given = patch if isinstance(patch, Mapping) else getattr(patch, "values", lambda _: None)(components)
+    if given is None:
+        raise ArgumentError(
+            "The 'patch' parameter must give fixed values, as Zero, Mean and Constant do. "
+            f"Got {patch!r} instead."
+        )
+    for name in given:
+        if name not in components.graph:
+            raise ArgumentError(f"The 'patch' parameter names {name!r}, which is no tensor of the network.")
+    values = {}
+    for site in components.sites:
+        if site.tensor not in given:
+            raise ArgumentError(f"The 'patch' parameter has no value for the tensor {site.tensor!r}.")
+        value = given[site.tensor].to(batch)
+        size = (len(batch), *site.layer.shape)
+        try:
+            fits = torch.broadcast_shapes(value.shape, size) == size
+        except RuntimeError:
+            fits = False
+        if not fits:
+            raise ArgumentError(
+                f"The 'patch' parameter's value for {site.tensor!r} must broadcast to {list(size)}. "
+                f"Got {list(value.shape)} instead."
+            )
+        values[site.tensor] = value
+    return values
 
 
 def _run_chunk(
@@ -125,9 +158,7 @@ def _run_chunk(
     for site in components.sites:
         mask = site.unit_mask(keep)
         if not bool(mask.all()):
-            value = patch.get(site.tensor)
-            value = batch.new_zeros(1) if value is None else value.to(batch)
-            patches[site.tensor] = (mask, value)
+            patches[site.tensor] = (mask, patch[site.tensor])
     feeds = {graph.inputs[0]: batch}
     output = _walk(graph, feeds, graph.outputs[:1], patches, count)[graph.outputs[0]]
     if output.shape[0] == batch.shape[0]:
@@ -158,14 +189,17 @@ def _walk(
             value = ops[node.name].forward(*_aligned([held[n] for n in node.inputs], circuits))
         if node.name in patches:
             mask, patch = patches[node.name]
-            own = value.unsqueeze(0) if value.shape[0] <= batch else value.unflatten(0, (circuits, -1))
+            shared = value.shape[0] <= batch
+            own = value.unsqueeze(0) if shared else value.unflatten(0, (circuits, -1))
             patched = torch.where(mask.unsqueeze(1), own, patch)
             value = patched.expand(circuits, batch, *node.shape).flatten(0, 1)
         held[node.name] = value
         for source in node.inputs:
             if last_reader[source] == node.name and source not in keep:
                 held.pop(source, None)
-    return {name: held[name].expand(max(batch, len(held[name])), *graph[name].shape) for name in wanted}
+    return {
+        name: held[name].expand(max(batch, len(held[name])), *graph[name].shape) for name in wanted
+    }
 
 
 def _aligned(values: list[Tensor], circuits: int) -> list[Tensor]:

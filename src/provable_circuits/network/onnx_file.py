@@ -6,6 +6,7 @@ executed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 
@@ -48,6 +49,8 @@ def load_model(path: str | PathLike[str]) -> onnx.ModelProto:
         raise damaged from None
     if not model.HasField("graph") or not model.graph.output or not model.opset_import:
         raise damaged
+    if not all(isinstance(name, str) for name in _names(model.graph)):
+        raise damaged
     _load_external_data(model, place)
     return model
 
@@ -66,6 +69,15 @@ def _bytes_of(place: Path) -> bytes:
     if not data:
         raise ModelFileError(f"The file '{place}' is empty; an ONNX model was expected.")
     return data
+
+
+def _names(graph: onnx.GraphProto) -> Iterator[object]:
+    """All names that are used; protobuf gives bytes instead of text for one that is no text."""
+    for value in [*graph.input, *graph.output, *graph.initializer]:
+        yield value.name
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
 
 
 def _load_external_data(model: onnx.ModelProto, place: Path) -> None:

@@ -215,7 +215,7 @@ class _Walk:
             raise _unsupported(node, "it runs a graph inside the graph")
         try:
             checker.check_node(node, self.context)
-        except checker.ValidationError as error:
+        except (checker.ValidationError, UnicodeDecodeError) as error:
             raise _invalid(node, str(error).splitlines()[0]) from error
         for name in node.output:
             if name and name in self.values:

@@ -22,6 +22,9 @@ from provable_circuits.network.ops import (
     Scatter,
 )
 
+_LARGEST = 2**31
+"""Values in the largest sample whose places are counted."""
+
 
 def _reshaped(node: OnnxNode, tensor: str, sizes: tuple[int, ...]) -> Value:
     """The tensor under another shape, given with its batch dimension."""
@@ -166,6 +169,8 @@ def read_slice(node: OnnxNode) -> Value:
 
 def _places(size: tuple[int, ...]) -> Array:
     """The place of each value in a flattened sample."""
+    if math.prod(size) > _LARGEST:
+        raise UnsupportedFormError(f"its samples {list(size)} are too large")
     return np.arange(math.prod(size)).reshape(size)
 
 

@@ -53,8 +53,8 @@ def load_weights(module: ModuleType, path: str | PathLike[str]) -> ModuleType:
     for name, own in expected.items():
         if not isinstance(own, Tensor):
             raise WeightsError(
-                f"The module keeps '{name}', a {type(own).__name__}, beside its tensors; load_weights "
-                f"fills tensors alone. Call load_state_dict yourself."
+                f"The module keeps '{name}', a {type(own).__name__}, beside its tensors; "
+                f"load_weights fills tensors alone. Call load_state_dict yourself."
             )
     check_weights(weights, expected, path)
     module.load_state_dict(weights)
@@ -164,7 +164,8 @@ def _read_checkpoint(path: Path) -> dict[str, Tensor]:
         start = file.read(4)
     if not start.startswith(CHECKPOINT_STARTS):
         raise ModelFileError(
-            f"The file '{path}' is not a PyTorch checkpoint: torch.save did not write it. {_advice()}"
+            f"The file '{path}' is not a PyTorch checkpoint: torch.save did not write it. "
+            f"{_advice()}"
         )
     try:
         with warnings.catch_warnings():

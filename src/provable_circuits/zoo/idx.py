@@ -37,9 +37,9 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     magic = bytes([0, 0, UNSIGNED_BYTES, dimensions])
     if content[:4] != magic:
         raise DataError(
-            f"The file '{path}' must be an IDX file of unsigned bytes in {dimensions} dimension(s): "
-            f"its first four bytes must be {magic.hex(' ')}. Got {content[:4].hex(' ') or 'nothing'} "
-            f"instead; download it again."
+            f"The file '{path}' must be an IDX file of unsigned bytes in {dimensions} "
+            f"dimension(s): its first four bytes must be {magic.hex(' ')}. Got "
+            f"{content[:4].hex(' ') or 'nothing'} instead; download it again."
         )
     if len(content) < header:
         raise DataError(f"The IDX file '{path}' is cut short in its header; download it again.")

@@ -44,8 +44,9 @@ def xor_network() -> ToyNetwork:
     """The XOR network: ``y = v1 xor v2 xor ... xor v6`` of two bits, which computes ``x2``.
 
     Its six components are v1 = x2, v2 = v3 = x1, v4 = v5 = x1 xor x2 and v6 = x2 xor x2, named
-    ``v/v1`` to ``v/v6``. A gate is ``a xor b = |a - b| = ReLU(a - b) + ReLU(b - a)``, which is right
-    on bits. The ReLUs that encode gates are no components. The domain is the four Boolean points.
+    ``v/v1`` to ``v/v6``. A gate is ``a xor b = |a - b| = ReLU(a - b) + ReLU(b - a)``, which is
+    right on bits. The ReLUs that encode gates are no components. The domain is the four Boolean
+    points.
     """
     builder = GraphBuilder()
     x = builder.input("x", (2,))
@@ -88,11 +89,11 @@ def xor_network() -> ToyNetwork:
 def counterexample_network(pairs: int = 1) -> ToyNetwork:
     """One network of the infinite family on which single removals never lead to a smaller circuit.
 
-    For x in [0, 1], ``p_i = q_i = ReLU(x)``, ``v3 = x`` and ``v4 = v3 + sum_i (p_i - q_i) = x``, the
-    output. Components are ``p/0``, ..., ``q/0``, ..., ``v3/0`` and ``v4/0``; the paper calls p and q
-    of the smallest network v1 and v2. With zero patching and equality, no component can go alone,
-    but each pair (p_i, q_i) can. Every circuit computes a multiple of x on [0, 1]; the ends of the
-    interval decide equality, and its middle is given with them.
+    For x in [0, 1], ``p_i = q_i = ReLU(x)``, ``v3 = x`` and ``v4 = v3 + sum_i (p_i - q_i) = x``,
+    the output. Components are ``p/0``, ..., ``q/0``, ..., ``v3/0`` and ``v4/0``; the paper calls p
+    and q of the smallest network v1 and v2. With zero patching and equality, no component can go
+    alone, but each pair (p_i, q_i) can. Every circuit computes a multiple of x on [0, 1]; the ends
+    of the interval decide equality, and its middle is given with them.
 
     Args:
         pairs: how many pairs (p_i, q_i); the paper's m.

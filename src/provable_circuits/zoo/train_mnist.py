@@ -4,8 +4,8 @@
 
 The recipe: biases that let every hidden unit start active, AdamW under a one-cycle learning rate,
 cross-entropy, and in every epoch each image moved, turned and scaled a little at random. The last
-epoch is kept; nothing is selected on the digits held out. Training runs on one thread, so the same data, seed, PyTorch and kind of processor
-give the same weights, bit by bit, on any number of cores.
+epoch is kept; nothing is selected on the digits held out. Training runs on one thread, so the same
+data, seed, PyTorch and kind of processor give the same weights, bit by bit, on any number of cores.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""What people see: text and, later, pictures and pages."""
