@@ -74,7 +74,9 @@ class Query:
         rows: the specification's rows [k, specifications, outputs].
         offsets: and offsets [k, specifications].
         circuit: the circuit asked about.
-        shared: how many nodes network and circuit have in common.
+        common: tensors that are the same in every query of the encoder: those of the network, and
+            of the source of patches.
+        lasting: tensors of the circuit whose name says all that they depend on, but for ``cut``.
         cut: for tensors of the circuit that hold only some channels, which of the network's.
         removed_units: for sites patched from boxes, the flat positions of their removed units.
     """
@@ -84,19 +86,21 @@ class Query:
     rows: Tensor
     offsets: Tensor
     circuit: Circuit
-    shared: int
+    common: frozenset[str]
+    lasting: frozenset[str]
     cut: Mapping[str, Tensor]
     removed_units: Mapping[str, Tensor]
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{n} {list(self.graph[n].shape)}" for n in self.graph.inputs)
+        shared = sum(1 for name in self.common if name in self.graph)
         units = sum(
             math.prod(node.shape) for node in self.graph.nodes if isinstance(node.op, ops.Activation)
         )
         return (
             f"Query({len(self.circuit)} of {len(self.circuit.components)} components, "
             f"{self.rows.shape[0]} inputs x {self.rows.shape[1]} constraints; {len(self.graph)} "
-            f"nodes, {self.shared} shared; {units} activation units; over {inputs})"
+            f"nodes, {shared} of them the network's own; {units} activation units; over {inputs})"
         )
 
 
@@ -210,12 +214,13 @@ class _Encoding:
         self.e = encoder
         self.circuit = circuit
         self.removed = (~circuit).bits
-        self.builder = GraphBuilder()
+        self.builder = GraphBuilder(check_weights=False)
         self.ranges: dict[str, InputRange] = {}
         self.network_nodes: dict[str, str] = {}
         self.source_nodes: dict[str, str] = {}
         self.values: dict[str, _Value] = {}
         self.removed_units: dict[str, Tensor] = {}
+        self.lasting: set[str] = set()
 
     def query(self) -> Query:
         e = self.e
@@ -231,18 +236,18 @@ class _Encoding:
         reference = self._network(output) if e.specification.needs_reference else None
         y = e.specification.write(self.builder, reference, circuit_output)
         graph = self.builder.build([y])
-        used = {name for name in graph.inputs if graph.consumers[name] or name in graph.outputs}
-        if used != set(graph.inputs):
+        used = {name for node in graph.nodes for name in node.inputs} | set(graph.outputs)
+        if not used.issuperset(graph.inputs):
             nodes = [n for n in graph.nodes if n.name not in graph.inputs or n.name in used]
             graph = Graph(nodes, [n for n in graph.inputs if n in used], graph.outputs)
-        shared = sum(1 for value in set(self.network_nodes.values()) if value in graph)
         return Query(
             graph=graph,
             ranges={name: self.ranges[name] for name in graph.inputs},
             rows=e.specification.rows,
             offsets=e.specification.offsets,
             circuit=self.circuit,
-            shared=shared,
+            common=frozenset((*self.network_nodes.values(), *self.source_nodes.values())),
+            lasting=frozenset(self.lasting),
             cut={v.node: v.kept for v in self.values.values() if v.dead and v.kept is not None},
             removed_units=self.removed_units,
         )
@@ -328,7 +333,9 @@ class _Encoding:
     def _own(self, name: str, op: ops.Op, *inputs: str, role: str = "") -> str:
         """A node of the circuit, named after what it depends on so that bounds can be found again."""
         upstream = self.e.upstream[name] & self.removed
-        return self.builder.add(f"{name}{role}~{upstream:x}", op, *inputs)
+        made = self.builder.add(f"{name}{role}~{upstream:x}", op, *inputs)
+        self.lasting.add(made)
+        return made
 
     def _layer(self, node: Node, op: ops.Linear | ops.Conv2d, source: str, value: _Value) -> _Value:
         """A layer reads the channels kept and, where its own site removes some, makes only the rest."""

@@ -1,4 +1,4 @@
-"""Tensors from whatever a user holds: tensors, numpy arrays of any layout, nested lists, numbers."""
+"""Tensors from whatever a user holds: tensors, numpy arrays of any layout, lists, numbers."""
 
 from __future__ import annotations
 

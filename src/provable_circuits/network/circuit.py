@@ -28,6 +28,13 @@ class Circuit:
     components: Components
     bits: int
 
+    def __post_init__(self) -> None:
+        if self.bits < 0 or self.bits >> len(self.components):
+            raise ArgumentError(
+                f"The 'bits' parameter of Circuit must have at most {len(self.components)} bits. "
+                f"Got {self.bits:#x} instead."
+            )
+
     def __contains__(self, component: object) -> bool:
         name = component.name if isinstance(component, Component) else component
         return isinstance(name, str) and bool(self.bits >> self.components.index_of(name) & 1)
@@ -98,7 +105,7 @@ class Circuit:
         patch: Patch | Mapping[str, Tensor] | None = None,
         dtype: torch.dtype | None = None,
     ) -> Tensor:
-        """What the circuit computes for a batch of inputs, the rest patched (with zero by default)."""
+        """What the circuit computes for a batch, the rest patched (with zero by default)."""
         return run_circuits(self.components, [self], x, patch, dtype)[0]
 
     def to_json(self) -> str:
@@ -131,12 +138,19 @@ class Circuit:
                 f"The circuit was made for {record.get('of')} components, these are "
                 f"{len(components)}: use the same granularity."
             )
-        return components.circuit(names)
+        circuit = components.circuit(names)
+        if record.get("size") != len(circuit):
+            raise ArgumentError(
+                f"The circuit says that it keeps {record.get('size')} components, "
+                f"and names {len(circuit)}."
+            )
+        return circuit
 
     def __repr__(self) -> str:
         layers: dict[str, list[str]] = {}
         for component in self:
-            layers.setdefault(component.layer, []).append(component.name.rpartition("/")[2])
+            short = component.name.removeprefix(f"{component.layer}/")
+            layers.setdefault(component.layer, []).append(short)
         kept = "; ".join(f"{layer} {', '.join(names)}" for layer, names in layers.items())
         return f"Circuit({len(self)} of {len(self.components)}: {kept or 'nothing kept'})"
 

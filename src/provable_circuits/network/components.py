@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 from torch import Tensor
 
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.execution import Patch, run_circuits
-from provable_circuits.network.granularity import Granularity, named_granularity
+from provable_circuits.network.granularity import Granularity, Groups, named_granularity
 from provable_circuits.network.graph import Graph
 from provable_circuits.network.layers import Layer, layers_of
 
@@ -38,8 +38,8 @@ class Site:
     Attributes:
         layer: the layer.
         tensor: the name of the tensor.
-        labels: for each unit the index of its component within the layer, or -1; broadcasts to the
-            tensor's per-sample shape.
+        labels: for each unit the index of its component within the layer, or -1; of the tensor's
+            rank, and broadcasts to its per-sample shape.
         components: the layer's components, by index.
         start: the index of the first of them among all components of the network.
     """
@@ -75,7 +75,13 @@ class Components(Sequence[Component]):
     def __iter__(self) -> Iterator[Component]:
         return iter(self._all)
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: int) -> Component: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Component, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Component | tuple[Component, ...]:
         return self._all[index]
 
     def __repr__(self) -> str:
@@ -86,12 +92,19 @@ class Components(Sequence[Component]):
         return isinstance(other, Components) and self._identity == other._identity
 
     def __hash__(self) -> int:
-        return hash(self._identity)
+        return self._hash
 
     @cached_property
     def _identity(self) -> tuple[object, ...]:
-        sites = tuple((site.tensor, tuple(site.labels.flatten().tolist())) for site in self.sites)
+        sites = tuple(
+            (site.tensor, tuple(site.labels.shape), tuple(site.labels.flatten().tolist()))
+            for site in self.sites
+        )
         return (self.graph.digest, sites, self.names)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self._identity)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -175,8 +188,8 @@ def components_of(
             "The 'granularity' parameter must be 'neuron', 'filter', 'auto' or a Granularity. "
             f"Got {granularity!r} instead."
         )
-    named = getattr(granularity, "groups", {})
-    unknown = set(named) - {layer.name for layer in layers}
+    named = set(granularity.groups) if isinstance(granularity, Groups) else set()
+    unknown = named - {layer.name for layer in layers}
     if unknown:
         raise ArgumentError(
             f"The network has no layer named {sorted(unknown)[0]!r}; its layers are "
@@ -186,13 +199,22 @@ def components_of(
     start = 0
     for layer in layers:
         if (layer.is_output and not outputs) or (layer.is_shortcut and not shortcuts):
+            if layer.name in named:
+                setting = "outputs" if layer.is_output and not outputs else "shortcuts"
+                raise ArgumentError(
+                    f"Layer '{layer.name}' has groups of its own but is left out: "
+                    f"pass {setting}=True."
+                )
             continue
         partition = granularity.partition(layer)
         if partition is None:
             continue
         names, labels = partition
         _check_labels(layer, names, labels)
-        own = tuple(Component(f"{layer.name}/{name}", layer.name, i) for i, name in enumerate(names))
+        labels = labels.long().reshape((1,) * (len(layer.shape) - labels.ndim) + labels.shape)
+        own = tuple(
+            Component(f"{layer.name}/{name}", layer.name, i) for i, name in enumerate(names)
+        )
         sites.append(Site(layer, layer.tensor, labels, own, start))
         start += len(own)
     if not sites:
@@ -212,7 +234,7 @@ def _check_labels(layer: Layer, names: Sequence[str], labels: Tensor) -> None:
         fits = tuple(torch.broadcast_shapes(labels.shape, layer.shape)) == layer.shape
     except RuntimeError:
         fits = False
-    if not fits or labels.is_floating_point():
+    if not fits or labels.is_floating_point() or labels.dtype == torch.bool:
         raise ArgumentError(
             f"{where} must label units with integers that broadcast to {list(layer.shape)}. "
             f"Got {labels.dtype} of shape {list(labels.shape)} instead."

@@ -34,7 +34,7 @@ CHUNK_ELEMENTS = 2**23
 
 
 class Patch(Protocol):
-    """What removed components output: a value for each site, broadcastable to batch x site shape."""
+    """What removed components output: for each site a value that broadcasts to batch x shape."""
 
     def values(self, components: Components) -> Mapping[str, Tensor]:
         """Per-site tensors, by the name of the site's tensor, with a batch dimension."""
@@ -120,19 +120,23 @@ def _patch_values(
     """The patch of every site, checked, in the batch's dtype."""
     if patch is None:
         return {site.tensor: batch.new_zeros(1) for site in components.sites}
-    given = patch if isinstance(patch, Mapping) else getattr(patch, "values", lambda _: None)(components)
-    if given is None:
+    if not isinstance(patch, Mapping) and not hasattr(patch, "values"):
         raise ArgumentError(
             "The 'patch' parameter must give fixed values, as Zero, Mean and Constant do. "
             f"Got {patch!r} instead."
         )
+    given = patch if isinstance(patch, Mapping) else patch.values(components)
     for name in given:
         if name not in components.graph:
-            raise ArgumentError(f"The 'patch' parameter names {name!r}, which is no tensor of the network.")
+            raise ArgumentError(
+                f"The 'patch' parameter names {name!r}, which is no tensor of the network."
+            )
     values = {}
     for site in components.sites:
         if site.tensor not in given:
-            raise ArgumentError(f"The 'patch' parameter has no value for the tensor {site.tensor!r}.")
+            raise ArgumentError(
+                f"The 'patch' parameter has no value for {site.tensor!r}, where components are cut."
+            )
         value = given[site.tensor].to(batch)
         size = (len(batch), *site.layer.shape)
         try:
@@ -141,8 +145,8 @@ def _patch_values(
             fits = False
         if not fits:
             raise ArgumentError(
-                f"The 'patch' parameter's value for {site.tensor!r} must broadcast to {list(size)}. "
-                f"Got {list(value.shape)} instead."
+                f"The 'patch' parameter's value for {site.tensor!r} must broadcast to "
+                f"{list(size)}. Got {list(value.shape)} instead."
             )
         values[site.tensor] = value
     return values
@@ -163,7 +167,7 @@ def _run_chunk(
     output = _walk(graph, feeds, graph.outputs[:1], patches, count)[graph.outputs[0]]
     if output.shape[0] == batch.shape[0]:
         return output.expand(count, *output.shape)
-    return output.unflatten(0, (count, -1))
+    return output.reshape(count, -1, *output.shape[1:])
 
 
 def _walk(
@@ -197,9 +201,8 @@ def _walk(
         for source in node.inputs:
             if last_reader[source] == node.name and source not in keep:
                 held.pop(source, None)
-    return {
-        name: held[name].expand(max(batch, len(held[name])), *graph[name].shape) for name in wanted
-    }
+    found = {name: held[name] for name in wanted}
+    return {n: v if len(v) != 1 else v.expand(batch, *v.shape[1:]) for n, v in found.items()}
 
 
 def _aligned(values: list[Tensor], circuits: int) -> list[Tensor]:

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from provable_circuits.errors import ArgumentError
+from provable_circuits.network.arrays import as_tensor
 from provable_circuits.network.layers import Layer
 
 Partition = tuple[Sequence[str], Tensor]
@@ -81,7 +82,7 @@ class Blocks(Granularity):
 
 @dataclass(frozen=True, slots=True)
 class Patches(Granularity):
-    """Rectangles of ``height`` x ``width`` positions of every feature map, all channels together."""
+    """Rectangles of ``height`` x ``width`` positions of feature maps, all channels together."""
 
     height: int
     width: int
@@ -101,7 +102,9 @@ class Patches(Granularity):
         columns = torch.arange(width) // self.width
         across = int(columns.max()) + 1
         labels = rows[:, None] * across + columns
-        names = [f"{row},{column}" for row in range(int(rows.max()) + 1) for column in range(across)]
+        names = [
+            f"{row},{column}" for row in range(int(rows.max()) + 1) for column in range(across)
+        ]
         return names, labels.unsqueeze(0)
 
 
@@ -136,7 +139,12 @@ class Groups(Granularity):
     @staticmethod
     def _mask(layer: Layer, name: str, units: Any) -> Tensor:
         where = f"The units of component '{name}' of layer '{layer.name}'"
-        given = torch.as_tensor(units)
+        try:
+            given = as_tensor(units)
+        except (TypeError, ValueError, RuntimeError):
+            raise ArgumentError(
+                f"{where} must be a list of indices or a mask. Got {units!r} instead."
+            ) from None
         if given.dtype == torch.bool:
             try:
                 mask = given.expand(layer.shape)
@@ -147,12 +155,11 @@ class Groups(Granularity):
                 ) from None
         else:
             count = layer.shape[layer.channel_dim]
-            inside = given.ndim == 1 and not given.is_floating_point()
-            if given.numel() and not (
-                inside and 0 <= int(given.min()) and int(given.max()) < count
-            ):
+            indices = given.ndim == 1 and not given.is_floating_point()
+            if given.numel() and not (indices and bool(((given >= 0) & (given < count)).all())):
                 raise ArgumentError(
-                    f"{where} must be a list of indices from 0 to {count - 1}. Got {units!r} instead."
+                    f"{where} must be a list of indices from 0 to {count - 1}. "
+                    f"Got {units!r} instead."
                 )
             chosen = torch.zeros(count, dtype=torch.bool)
             chosen[given.long()] = True

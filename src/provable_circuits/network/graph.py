@@ -57,7 +57,9 @@ class Graph:
 
     __slots__ = ("__dict__", "_nodes", "inputs", "outputs")
 
-    def __init__(self, nodes: Sequence[Node], inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], inputs: Sequence[str], outputs: Sequence[str]
+    ) -> None:
         self._nodes = {node.name: node for node in nodes}
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
@@ -159,7 +161,7 @@ class Graph:
             for key, value in node.op.parameters().items():
                 array = value.cpu().numpy()
                 hasher.update(json.dumps([key, str(array.dtype), array.shape]).encode())
-                hasher.update(array.tobytes())
+                hasher.update(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
         hasher.update(json.dumps([self.inputs, self.outputs]).encode())
         return hasher.hexdigest()
 
@@ -197,14 +199,22 @@ class Graph:
 
     def _only(self, names: tuple[str, ...], what: str) -> str:
         if len(names) != 1:
-            raise ArgumentError(f"This needs a graph of one {what}. Got {len(names)} {what}s instead.")
+            raise ArgumentError(
+                f"This needs a graph of one {what}. Got {len(names)} {what}s instead."
+            )
         return names[0]
 
 
 class GraphBuilder:
-    """Writes a graph node by node; the same operation on the same inputs is written once."""
+    """Writes a graph node by node; the same operation on the same inputs is written once.
 
-    def __init__(self) -> None:
+    Args:
+        check_weights: whether NaN and infinite weights are refused. Only a graph made of the parts
+            of another, which was checked, does without.
+    """
+
+    def __init__(self, check_weights: bool = True) -> None:
+        self._check_weights = check_weights
         self._nodes: dict[str, Node] = {}
         self._shared: dict[tuple[object, ...], str] = {}
         self._inputs: list[str] = []
@@ -224,12 +234,15 @@ class GraphBuilder:
 
     def add(self, name: str, op: Op, *inputs: str, layer: str | None = None) -> str:
         """Add an operation and return the name of its tensor: ``name``, or that of its twin."""
-        key = (op.sharing_key(), inputs)
+        for source in inputs:
+            if source not in self._nodes:
+                raise ArgumentError(f"{op.name} '{name}' reads {source!r}, which is not there yet.")
+        key = (op.sharing_key, inputs)
         twin = self._shared.get(key)
         if twin is not None:
             self.shared_count += 1
             return twin
-        for parameter, value in op.parameters().items():
+        for parameter, value in op.parameters().items() if self._check_weights else ():
             if not bool(torch.isfinite(value).all()):
                 raise WeightsError(
                     f"The {parameter} of {op.name} '{layer or name}' has NaN or infinite values; "
@@ -247,6 +260,9 @@ class GraphBuilder:
     def build(self, outputs: Iterable[str]) -> Graph:
         """The finished graph, without whatever no output depends on (inputs always stay)."""
         outputs = tuple(outputs)
+        for name in outputs:
+            if name not in self._nodes:
+                raise ArgumentError(f"The graph has no tensor named {name!r} to give out.")
         needed = set(outputs)
         for node in reversed(self._nodes.values()):
             if node.name in needed:

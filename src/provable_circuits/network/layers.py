@@ -106,7 +106,10 @@ def _ancestors_of_weighted(graph: Graph) -> set[str]:
 
 
 def _is_shortcut(graph: Graph, node: Node, depth: dict[str, dict[str, int]]) -> bool:
-    """Whether the layer feeds an addition whose other side takes a longer way from the same place."""
+    """Whether the layer feeds an addition whose other side takes a longer way from the same place.
+
+    The same place: the layer's input, or what that is made from without layers (by pooling, say).
+    """
     end = node
     reader = _sole_reader(graph, end)
     if reader is not None and isinstance(reader.op, BatchNorm):
@@ -114,5 +117,6 @@ def _is_shortcut(graph: Graph, node: Node, depth: dict[str, dict[str, int]]) -> 
     if reader is None or not isinstance(reader.op, Add):
         return False
     (source,) = node.inputs
+    places = [name for name, length in depth[source].items() if length == 0]
     others = [name for name in reader.inputs if name != end.name]
-    return any(depth[other].get(source, 0) > 1 for other in others)
+    return any(depth[other].get(place, 0) > 1 for other in others for place in places)

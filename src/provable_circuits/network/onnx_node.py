@@ -91,6 +91,13 @@ class OnnxNode:
         value = self.optional_constant(index)
         return None if value is None else tuple(int(number) for number in value.reshape(-1))
 
+    def flag(self, name: str, default: bool = False) -> bool:
+        """An attribute that is 0 or 1."""
+        value = self.attributes.get(name, int(default))
+        if value not in (0, 1):
+            raise UnsupportedFormError(f"its {name} is {value}, neither 0 nor 1")
+        return bool(value)
+
     def number(self, name: str, default: float) -> float:
         """An attribute that is a number; ONNX keeps them, and its defaults, in float32."""
         return float(np.float32(self.attributes.get(name, default)))

@@ -108,11 +108,11 @@ def _matrix(value: Array, rank: int) -> Tensor:
 
 def _gemm(node: OnnxNode) -> Value:
     tensor, value = node.tensor(0), node.constant(1)
-    if node.attributes.get("transA", 0):
+    if node.flag("transA"):
         raise UnsupportedFormError("transA moves the batch away from the first dimension")
     if value.ndim != 2 or len(node.shape(tensor)) != 1:
         raise UnsupportedFormError("it takes matrices only")
-    weight = as_weights(value if node.attributes.get("transB", 0) else value.T)
+    weight = as_weights(value if node.flag("transB") else value.T)
     weight = _scaled(weight, node.number("alpha", 1.0))
     beta, addend = node.number("beta", 1.0), node.operand(2)
     if addend is None or beta == 0:
@@ -134,7 +134,7 @@ def _scaled(weight: Tensor, factor: float) -> Tensor:
 
 def _batch_normalization(node: OnnxNode) -> Value:
     tensor = node.tensor(0)
-    if node.attributes.get("training_mode", 0) or node.output_count > 1:
+    if node.flag("training_mode") or node.output_count > 1:
         raise UnsupportedFormError("it is in training mode; export the model in evaluation mode")
     size = node.shape(tensor)
     weight, bias, mean, variance = (as_weights(node.constant(i)) for i in (1, 2, 3, 4))

@@ -49,7 +49,7 @@ def read_reshape(node: OnnxNode) -> Value:
     """Reshape; 0 keeps a dimension and -1 is what is left."""
     tensor, wanted = node.tensor(0), node.integers("shape", 1) or ()
     old = (node.batch, *node.shape(tensor))
-    if not node.attributes.get("allowzero", 0):
+    if not node.flag("allowzero"):
         if any(size == 0 and i >= len(old) for i, size in enumerate(wanted)):
             raise UnsupportedFormError(
                 f"its shape {list(wanted)} keeps a dimension that is not there"
@@ -160,8 +160,11 @@ def read_slice(node: OnnxNode) -> Value:
     if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
         raise UnsupportedFormError("its starts, ends, axes and steps do not fit each other")
     cuts = [slice(None)] * (1 + len(size))
+    axes = tuple(node.axis(axis, len(cuts)) for axis in axes)
+    if len(set(axes)) != len(axes):
+        raise UnsupportedFormError(f"its axes {list(axes)} name one twice")
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        cuts[node.axis(axis, len(cuts))] = slice(start, end, step)
+        cuts[axis] = slice(start, end, step)
     if len(range(node.batch)[cuts[0]]) != node.batch:
         raise UnsupportedFormError("it picks samples of the batch")
     return _picked(node, tensor, _places(size)[tuple(cuts[1:])])
@@ -185,12 +188,12 @@ def read_reduce_mean(node: OnnxNode) -> Value:
     tensor = node.tensor(0)
     rank = 1 + len(node.shape(tensor))
     axes = node.integers("axes", 1) or ()
-    if not axes and node.attributes.get("noop_with_empty_axes", 0):
+    if not axes and node.flag("noop_with_empty_axes"):
         return tensor
     dims = {node.axis(axis, rank) for axis in axes} or set(range(rank))
     if 0 in dims:
         raise UnsupportedFormError("it averages over the batch dimension")
-    keep = bool(node.attributes.get("keepdims", 1))
+    keep = node.flag("keepdims", default=True)
     return _mean(node, tensor, tuple(sorted(dim - 1 for dim in dims)), keep)
 
 

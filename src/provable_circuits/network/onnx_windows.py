@@ -66,7 +66,7 @@ def read_average_pool(node: OnnxNode) -> str:
     """AveragePool of two dimensions; padding that counts can be an operation of its own."""
     tensor = node.tensor(0)
     window = _window(node, tensor, None)
-    counted = bool(node.attributes.get("count_include_pad", 0))
+    counted = node.flag("count_include_pad")
     if window.dilation != (1, 1):
         raise UnsupportedFormError("its window has gaps (dilations)")
     padding = window.padding
@@ -108,7 +108,7 @@ def _window(node: OnnxNode, tensor: str, kernel: Pair | None) -> Window:
         raise UnsupportedFormError(f"its pads {pads} are not four sizes from zero up")
     top, left, bottom, right = pads
     window = Window(kernel, stride, dilation, (top, left, bottom, right), False)
-    if not node.attributes.get("ceil_mode", 0) or _fits(window, size) or mode.startswith("SAME"):
+    if not node.flag("ceil_mode") or _fits(window, size) or mode.startswith("SAME"):
         return window
     if mode == "VALID":
         raise UnsupportedFormError(

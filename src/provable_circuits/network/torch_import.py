@@ -51,6 +51,16 @@ def graph_from_torch(module: nn.Module, example_input: Tensor) -> Graph:
             "The 'example_input' parameter of Graph.from_torch must be a tensor with a leading "
             f"batch dimension, such as torch.zeros(1, 784). Got {got} instead."
         )
+    if example_input.dtype not in (torch.float32, torch.float64) or len(example_input) == 0:
+        raise ArgumentError(
+            "The 'example_input' parameter of Graph.from_torch must hold at least one input, in "
+            f"float32 or float64. Got {len(example_input)}, in {example_input.dtype}, instead."
+        )
+    if not bool(torch.isfinite(example_input).all()):
+        raise ArgumentError(
+            "The 'example_input' parameter of Graph.from_torch must be finite. "
+            "Got NaN or infinity instead."
+        )
     example = example_input.detach()
     with _evaluation_mode(module), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -63,24 +73,32 @@ def graph_from_torch(module: nn.Module, example_input: Tensor) -> Graph:
 
 @contextlib.contextmanager
 def _evaluation_mode(module: nn.Module) -> Iterator[None]:
-    """Put every sub-module in evaluation mode, and back as it was."""
+    """Put every sub-module in evaluation mode, and all modes and buffers back as they were."""
     modes = [(part, part.training) for part in module.modules()]
+    buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
     module.eval()
     try:
         yield
     finally:
         for part, training in modes:
             part.training = training
+        for buffer, before in buffers:
+            buffer.copy_(before)
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what a foreign error says."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
 
 
 def _try_out(module: nn.Module, example: Tensor) -> Tensor:
     try:
         output = module(example)
     except Exception as error:  # whatever a user's forward raises
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ArgumentError(
             f"The module does not take the example input of shape {list(example.shape)} and "
-            f"{example.dtype}: {reason}"
+            f"{example.dtype}: {_reason(error)}"
         ) from error
     if not isinstance(output, Tensor):
         raise ModelError(
@@ -97,13 +115,20 @@ def _try_out(module: nn.Module, example: Tensor) -> Tensor:
 
 def _capture(module: nn.Module, example: Tensor) -> ExportedProgram:
     try:
-        return torch.export.export(module, (example,), strict=False).run_decompositions({})
+        program: ExportedProgram = torch.export.export(module, (example,), strict=False)
+        program = program.run_decompositions({})
     except Exception as error:  # torch.export raises many unrelated types
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelError(
             "PyTorch could not capture the module as a graph, most often because its forward "
-            f"depends on the values of tensors: {reason}"
+            f"depends on the values of tensors: {_reason(error)}"
         ) from error
+    changed = list(program.graph_signature.buffers_to_mutate.values())
+    if changed:
+        raise ModelError(
+            f"The module changes its buffer '{changed[0]}' when it runs, so it is no fixed "
+            "function of its input."
+        )
+    return program
 
 
 def _check_agreement(graph: Graph, example: Tensor, expected: Tensor) -> None:
@@ -127,7 +152,7 @@ class _Walk:
         self.builder = GraphBuilder()
         self.constants: dict[fx.Node, Any] = {}
         self.tensors: dict[fx.Node, str] = {}
-        self.targets: dict[str, str] = {}
+        self.origins: dict[fx.Node, str] = {}
         self.example = example
 
     def graph(self) -> Graph:
@@ -151,9 +176,8 @@ class _Walk:
                 shape = tuple(self.example.shape[1:])
                 self.tensors[nodes[name]] = self.builder.input(name, shape)
             elif spec.target is not None:
-                value = stored[spec.target]
-                self.constants[nodes[name]] = value.detach().cpu()
-                self.targets[name] = spec.target
+                self.constants[nodes[name]] = as_parameter(stored[spec.target].cpu())
+                self.origins[nodes[name]] = spec.target
 
     def _read(self, node: fx.Node) -> None:
         sources = node.all_input_nodes
@@ -163,6 +187,11 @@ class _Walk:
                 self.constants[node] = getattr(self.program.graph_module, str(node.target)).cpu()
             else:
                 self.constants[node] = node.target(*arguments[0], **arguments[1])  # type: ignore[operator]
+            for source in sources:
+                if source in self.origins:
+                    self.origins.setdefault(node, self.origins[source])
+            return
+        if _target_name(node) == "_assert_tensor_metadata":
             return
         reader = READERS.get(_target_name(node))
         if reader is None:
@@ -181,13 +210,18 @@ class _Walk:
         try:
             self.tensors[node] = reader(reading)
         except ShapeError as error:
-            raise UnsupportedOperationError(
-                f"The operation {_target_name(node)} {self._place(node)} is not supported in this "
-                f"form: {error}"
-            ) from error
+            raise self._unsupported(node, str(error)) from error
         except ProvableCircuitsError:
             raise
+        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise self._unsupported(node, _reason(error)) from error
         self._check_shape(node)
+
+    def _unsupported(self, node: fx.Node, reason: str) -> UnsupportedOperationError:
+        return UnsupportedOperationError(
+            f"The operation {_target_name(node)} {self._place(node)} is not supported in this "
+            f"form: {reason}"
+        )
 
     def _check_shape(self, node: fx.Node) -> None:
         value = node.meta["val"]
@@ -212,12 +246,14 @@ class _Walk:
     def _layer(self, node: fx.Node) -> str:
         """The name of the parameter's owner, else of the module, else of the captured node."""
         for source in node.all_input_nodes[1:]:
-            target = self.targets.get(source.name, "")
+            target = self.origins.get(source)
+            if target is None:
+                continue
+            module, parametrized, _ = target.partition(".parametrizations.")
+            if parametrized:
+                return module
             owner, _, leaf = target.rpartition(".")
-            if owner and leaf == "weight":
-                return owner
-            if target:
-                return target if leaf != "bias" else owner or target
+            return owner if owner and leaf.startswith(("weight", "bias")) else target
         return self._module_path(node) or node.name
 
     def _name(self, node: fx.Node) -> str:
@@ -231,6 +267,5 @@ class _Walk:
 
 def _target_name(node: fx.Node) -> str:
     """``conv2d`` for ``aten.conv2d.default``."""
-    if isinstance(node.target, torch._ops.OpOverload):
-        return node.target.overloadpacket.__name__
-    return getattr(node.target, "__name__", str(node.target))
+    packet = getattr(node.target, "overloadpacket", node.target)
+    return str(getattr(packet, "__name__", packet))

@@ -30,8 +30,9 @@ class Reading:
     def argument(self, position: int, keyword: str, default: Any = None) -> Any:
         """An argument by position or keyword, constants resolved, network tensors as fx nodes."""
         node = self.node
-        given = node.args[position] if len(node.args) > position else node.kwargs.get(keyword, default)
-        return self._resolve(given)
+        if len(node.args) > position:
+            return self._resolve(node.args[position])
+        return self._resolve(node.kwargs.get(keyword, default))
 
     def _resolve(self, value: Any) -> Any:
         if isinstance(value, fx.Node):
@@ -68,7 +69,8 @@ class Reading:
             return None
         if isinstance(value, fx.Node):
             raise ShapeError(f"its {keyword} depends on the network's input.")
-        return as_parameter(value)
+        constant: Tensor = value
+        return constant if constant.is_contiguous() else as_parameter(constant)
 
     def per_sample(self, value: Any, rank: int) -> Tensor:
         """A constant operand without its batch dimension, for samples of ``rank`` dimensions."""
@@ -158,6 +160,10 @@ def _batch_norm(r: Reading, epsilon_at: int, training_at: int | None) -> str:
     return r.unary(op)
 
 
+def _batch_statistics(r: Reading) -> str:
+    raise ShapeError("it uses the statistics of the batch; track running statistics instead.")
+
+
 def _first_of_several(r: Reading) -> str:
     if r.argument(1, "index") != 0:
         raise ShapeError("only the first result of an operation can be used.")
@@ -165,17 +171,12 @@ def _first_of_several(r: Reading) -> str:
 
 
 def _leaky_relu(r: Reading) -> str:
-    slope = float(r.argument(1, "negative_slope", 0.01))
-    if not 0 <= slope <= 1:
-        raise ShapeError(f"only slopes from 0 to 1 are. Got {slope}.")
-    return r.unary(ops.LeakyReLU(slope))
+    return r.unary(ops.LeakyReLU(float(r.argument(1, "negative_slope", 0.01))))
 
 
 def _clip(low: Any, high: Any) -> Op:
     low = -math.inf if low is None else float(low)
     high = math.inf if high is None else float(high)
-    if low > high:
-        raise ShapeError(f"its lower end {low} lies above its upper end {high}.")
     return ops.ReLU() if (low, high) == (0.0, math.inf) else ops.Clip(low, high)
 
 
@@ -302,6 +303,8 @@ def _sum_of(r: Reading, sign: int) -> str:
 
 
 def _rsub(r: Reading) -> str:
+    if r.argument(2, "alpha", 1) != 1:
+        raise ShapeError("alpha must be 1.")
     shift = r.per_sample(r.argument(1, "other"), len(r.shape()))
     return r.unary(ops.Affine(torch.tensor(-1.0, dtype=shift.dtype), shift))
 
@@ -332,7 +335,8 @@ def _same(r: Reading) -> str:
 
 def _cast(r: Reading) -> str:
     before, after = r.node.args[0].meta["val"].dtype, r.node.meta["val"].dtype  # type: ignore[union-attr]
-    if before != after:
+    exact = (torch.float32, torch.float64)
+    if before != after and not (before in exact and after in exact):
         raise ShapeError(f"it changes the number type from {before} to {after}.")
     return r.source()
 
@@ -351,6 +355,7 @@ READERS: dict[str, Callable[[Reading], str]] = {
     "conv2d": _conv2d,
     "convolution": _convolution,
     "_native_batch_norm_legit_no_training": lambda r: _batch_norm(r, 6, None),
+    "_native_batch_norm_legit": _batch_statistics,
     "batch_norm": lambda r: _batch_norm(r, 7, 5),
     "getitem": _first_of_several,
     "relu": lambda r: r.unary(ops.ReLU()),

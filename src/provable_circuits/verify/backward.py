@@ -9,14 +9,16 @@ each entry by the slope of its line below (where A >= 0) or above (where A < 0) 
 At the inputs the least value over their region is taken. A unit whose sign is fixed by a split adds
 a multiplier: on {s x >= 0}, subtracting beta * s * x with beta >= 0 can only lower the value.
 
-Rounding: A computed pullback differs from the exact one, entry by entry, by at most gamma(n) times
+Rounding: a computed pullback differs from the exact one, entry by entry, by at most gamma(n) times
 the pullback of absolute values, so against tensors bounded by |x| <= X it moves the value by at most
 
     gamma(n) * ||A||_1 * (gain * X + |b|),
 
 gain being the largest row sum of |L|. The same shape bounds the error of each slope's product, each
-sum of offsets and each addition where paths meet. All of it is collected in ``error`` and taken off
-in the end. With ``rigorous=False`` that is left out; such a value may guide, never prove.
+sum of offsets and each addition where paths meet. Norms need not be exact: ||A L||_1 <= gain ||A||_1
+carries a bound along for nothing, and only where that has grown far is the norm itself measured.
+All of it is collected in one number and taken off in the end. With ``rigorous=False`` it is left
+out; such a value may guide, never prove.
 """
 
 from __future__ import annotations
@@ -30,9 +32,28 @@ from torch import Tensor
 
 from provable_circuits.network.graph import Graph
 from provable_circuits.network.ops import Constant, Input, LinearOp, Op
-from provable_circuits.rounding import TINY, UNIT_ROUNDOFF, Interval, gamma
+from provable_circuits.rounding import TINY, Interval, gamma
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxation import Lines
+
+GROWTH = 1e4
+"""How far a carried bound of a norm may grow before the norm is measured."""
+
+
+class Sizes:
+    """The largest absolute value of each tensor over all problems, looked up once."""
+
+    def __init__(self, ends: Mapping[str, Interval]) -> None:
+        self._ends = ends
+        self._found: dict[str, float] = {}
+
+    def __getitem__(self, name: str) -> float:
+        size = self._found.get(name)
+        if size is None:
+            lower, upper = self._ends[name]
+            size = float(torch.maximum(lower.abs().amax(), upper.abs().amax()))
+            self._found[name] = size
+        return size
 
 
 @dataclass(slots=True, eq=False)
@@ -50,11 +71,51 @@ class Pass:
     activations: dict[str, Tensor] = field(default_factory=dict)
 
 
+def measured_norm(rows: Tensor) -> float:
+    """An upper bound of the largest 1-norm of rows [problems, rows, *shape]."""
+    return float(torch.linalg.vector_norm(rows.flatten(2), 1, dim=2).amax()) * (1 + 1e-6)
+
+
+class _Error:
+    """Collects rounding errors in plain numbers, along with bounds of ||A||_1 at each tensor."""
+
+    def __init__(self, sizes: Sizes, start: str, rows: Tensor) -> None:
+        self.sizes = sizes
+        self.total = 0.0
+        self.reach = 0.0
+        first = measured_norm(rows)
+        self.norms = {start: first}
+        self.limit = GROWTH * max(first, 1e-300)
+
+    def at(self, name: str, rows: Tensor) -> float:
+        """A bound of the norm of the rows held at a tensor."""
+        norm = self.norms[name]
+        if norm > self.limit:
+            norm = min(norm, measured_norm(rows))
+            self.norms[name] = norm
+        return norm
+
+    def add(self, norm: float, terms: int, size: float) -> None:
+        """A rounding of ``terms`` products against values up to ``size``."""
+        self.total += gamma(terms) * 1.01 * norm * size
+        self.reach += norm * size
+
+    def carry(self, name: str, norm: float, merged: bool) -> None:
+        """Rows of this norm arrive at a tensor, where others may be waiting."""
+        self.norms[name] = norm + self.norms.get(name, 0.0) if merged else norm
+        if merged:
+            self.add(self.norms[name], 2, self.sizes[name])
+
+    def result(self, nodes: int) -> float:
+        """The bound of the error of the whole pass."""
+        return (self.total + gamma(4 * nodes + 16) * self.reach) * (1 + 1e-6) + TINY
+
+
 def backward(
     graph: Graph,
     ops: Mapping[str, Op],
     region: Region,
-    ends: Mapping[str, Interval],
+    sizes: Sizes,
     relaxations: Mapping[str, Lines],
     start: str,
     rows: Tensor,
@@ -69,7 +130,7 @@ def backward(
         graph: the merged graph.
         ops: its operations in float64.
         region: where its inputs range.
-        ends: enclosures of its tensors, [problems or 1, *shape].
+        sizes: the largest absolute value of every tensor.
         relaxations: lines for every activation that ``start`` depends on, by name.
         start: the tensor bounded.
         rows: [problems, rows, *shape of start].
@@ -80,75 +141,76 @@ def backward(
     """
     problems, count = rows.shape[:2]
     held: dict[str, Tensor] = {start: rows}
-    value = rows.new_zeros(problems, count)
-    error = rows.new_zeros(problems, count)
-    size = rows.new_zeros(problems, count)
-    found = Pass(value)
+    parts: list[Tensor] = []
+    found = Pass(rows)
+    error = _Error(sizes, start, rows) if rigorous else None
     for node in reversed(graph.nodes):
         coefficients = held.pop(node.name, None)
         if coefficients is None:
             continue
         op = ops[node.name]
+        norm = error.at(node.name, coefficients) if error is not None else 0.0
         if isinstance(op, Input):
             found.inputs[node.name] = coefficients
-            part = region.least(node.name, coefficients)
-            if rigorous:
-                error += region.least_error(node.name, coefficients, _size(ends[node.name]))
+            parts.append(region.least(node.name, coefficients))
+            if error is not None:
+                error.add(norm, 8 * math.prod(node.shape) + 32, 2 * sizes[node.name])
         elif isinstance(op, Constant):
-            part = coefficients.flatten(2) @ op.value.flatten()
-            if rigorous:
-                error += _error(coefficients, op.value.numel() + 2, _size(ends[node.name]))
+            parts.append(coefficients.flatten(2) @ op.value.flatten())
+            if error is not None:
+                error.add(norm, op.value.numel() + 8, sizes[node.name])
         elif isinstance(op, LinearOp):
-            shapes = [graph[name].shape for name in node.inputs]
-            pulled = op.pullback(coefficients.flatten(0, 1), *shapes)
+            pulled = op.pullback(coefficients.flatten(0, 1), *(graph[n].shape for n in node.inputs))
             offset = op.offset()
-            part = None if offset is None else _dot(coefficients, offset)
-            if rigorous and not op.exact:
-                largest = max(_size(ends[name]).amax() for name in node.inputs)
+            if offset is not None:
+                parts.append(_dot(coefficients, offset))
+            if error is not None and not op.exact:
+                largest = max(sizes[name] for name in node.inputs)
                 terms = max(op.back_terms, math.prod(node.shape)) + 8
-                error += _error(
-                    coefficients, terms, largest * op.gain + op.offset_size
-                )
+                error.add(norm, terms, largest * op.gain + op.offset_size)
+            passed_on = norm * op.gain / len(node.inputs) * (1 + 1e-9)
             for name, piece in zip(node.inputs, pulled, strict=True):
-                _accumulate(
-                    held, name, piece.unflatten(0, (problems, count)), ends, error, rigorous
-                )
+                _arrive(held, name, piece.unflatten(0, (problems, count)), passed_on, error)
         else:
             if keep_rows:
                 found.activations[node.name] = coefficients
-            (source,) = node.inputs
             line = relaxations[node.name]
-            positive, negative = coefficients.clamp_min(0.0), coefficients.clamp_max(0.0)
-            above, below = _row(line.above_slope), _row(line.below_slope)
-            piece = positive * below + negative * above
-            part = _rowdot(negative, line.above_offset)
-            largest_offset = line.above_offset.abs().amax()
-            if line.below_offset is not None:
-                part = part + _rowdot(positive, line.below_offset)
-                largest_offset = torch.maximum(largest_offset, line.below_offset.abs().amax())
+            piece, part = _through(coefficients, line)
+            if part is not None:
+                parts.append(part)
+            steepest = line.steepest
+            passed_on = norm * steepest
             if multipliers is not None and node.name in multipliers:
                 piece = piece - multipliers[node.name]
-            if rigorous:
-                error += _error(coefficients, math.prod(node.shape) + 8, largest_offset)
-                error += _error(piece, 4, _size(ends[source]))
-            _accumulate(held, source, piece, ends, error, rigorous)
-        if part is not None:
-            value = value + part
-            if rigorous:
-                size += part.abs()
-    if rigorous:
-        error = error * (1 + 1e-6) + gamma(4 * len(graph) + 8) * size + TINY
-        value = (value - error).nan_to_num(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
+                if error is not None:
+                    passed_on += measured_norm(multipliers[node.name])
+            (source,) = node.inputs
+            if error is not None:
+                error.add(norm, math.prod(node.shape) + 8, line.highest(sizes[source]))
+                error.add(passed_on, 4, sizes[source])
+            _arrive(held, source, piece, passed_on, error)
+    value = torch.stack(parts).sum(0) if parts else rows.new_zeros(problems, count)
+    if error is not None:
+        value = (value - error.result(len(graph))).nan_to_num(
+            nan=-math.inf, posinf=-math.inf, neginf=-math.inf
+        )
     found.value = value
     return found
 
 
-def _row(line: Tensor) -> Tensor:
-    """Lines [problems, *shape] against rows [problems, rows, *shape]."""
-    return line.unsqueeze(1)
+def _through(rows: Tensor, line: Lines) -> tuple[Tensor, Tensor | None]:
+    """Rows behind an activation as rows before it, and what its offsets add."""
+    below = line.below_slope.unsqueeze(1)
+    if line.settled:
+        return rows * below, None
+    piece = rows * torch.where(rows >= 0, below, line.above_slope.unsqueeze(1))
+    part = _offsets(rows.clamp_max(0.0), line.above_offset)
+    if line.below_offset is not None:
+        part = part + _offsets(rows.clamp_min(0.0), line.below_offset)
+    return piece, part
 
 
-def _rowdot(rows: Tensor, offsets: Tensor) -> Tensor:
+def _offsets(rows: Tensor, offsets: Tensor) -> Tensor:
     return (rows.flatten(2) @ offsets.flatten(1).unsqueeze(2)).squeeze(2)
 
 
@@ -159,28 +221,10 @@ def _dot(rows: Tensor, offset: Tensor) -> Tensor:
     return rows.flatten(2) @ offset.expand(rows.shape[2:]).flatten()
 
 
-def _size(ends: Interval) -> Tensor:
-    """The largest absolute value of each problem, [problems, 1]."""
-    lower, upper = ends
-    return torch.maximum(-lower.flatten(1).amin(1), upper.flatten(1).amax(1)).clamp_min(0).unsqueeze(1)
-
-
-def _error(rows: Tensor, terms: int, size: Tensor | float) -> Tensor:
-    return gamma(terms) * 1.01 * size * torch.linalg.vector_norm(rows.flatten(2), 1, dim=2)
-
-
-def _accumulate(
-    held: dict[str, Tensor],
-    name: str,
-    piece: Tensor,
-    ends: Mapping[str, Interval],
-    error: Tensor,
-    rigorous: bool,
+def _arrive(
+    held: dict[str, Tensor], name: str, piece: Tensor, norm: float, error: _Error | None
 ) -> None:
     before = held.get(name)
-    if before is None:
-        held[name] = piece
-        return
-    held[name] = total = before + piece
-    if rigorous:
-        error += _error(total, 2, _size(ends[name]))
+    held[name] = piece if before is None else before + piece
+    if error is not None:
+        error.carry(name, norm, before is not None)

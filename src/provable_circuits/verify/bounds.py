@@ -19,7 +19,7 @@ from provable_circuits.network.execution import operations
 from provable_circuits.network.graph import Graph
 from provable_circuits.network.ops import Conv2d, Input, Linear, LinearOp
 from provable_circuits.rounding import Interval
-from provable_circuits.verify.backward import Pass, backward
+from provable_circuits.verify.backward import Pass, Sizes, backward
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxation import Lines, leak, lines
 
@@ -69,14 +69,17 @@ class Bounds:
         problems: int,
         known: Mapping[str, Interval] | None = None,
         prior: Mapping[str, Interval] | None = None,
+        known_lines: Mapping[str, Lines] | None = None,
     ) -> None:
         self.structure = structure
         self.region = region
         self.problems = problems
         self.ends: dict[str, Interval] = {}
         self.lines: dict[str, Lines] = {}
+        self.sizes = Sizes(self.ends)
         self.known = known or {}
         self.prior = prior or {}
+        self.known_lines = known_lines or {}
 
     def compute(self, refine: bool = True) -> None:
         """Enclose every tensor; with ``refine``, bound open units again by backward passes."""
@@ -109,6 +112,9 @@ class Bounds:
     def _open(self, activation: str, source: str, refine: bool) -> None:
         """Settle the ends of what an activation reads, and its lines."""
         op = self.structure.ops[activation]
+        if activation in self.known_lines:
+            self.lines[activation] = self.known_lines[activation]
+            return
         if refine and source not in self.known:
             self.refine(source, kinked=leak(op) is not None)
         self.lines[activation] = lines(op, self.ends[source])
@@ -160,7 +166,7 @@ class Bounds:
             self.structure.graph,
             self.structure.ops,
             self.region,
-            self.ends,
+            self.sizes,
             chosen,
             start,
             rows,

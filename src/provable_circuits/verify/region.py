@@ -18,7 +18,7 @@ from torch import Tensor
 
 from provable_circuits.claims.domains import Ball
 from provable_circuits.claims.encoding import InputRange
-from provable_circuits.rounding import Interval, gamma, midpoint
+from provable_circuits.rounding import Interval, midpoint
 
 
 class Region:
@@ -46,7 +46,12 @@ class Region:
         return box.lower, box.upper
 
     def least(self, name: str, rows: Tensor) -> Tensor:
-        """A value at or below the minimum of rows . x: [problems, rows], rounding not included."""
+        """A value at or below the minimum of rows . x: [problems, rows], rounding not included.
+
+        Rounding moves it by at most gamma(8 n + 32) * 2 X ||rows||_1 for n elements up to X: each of
+        the sums here has at most 4 n terms, of which each is a product of a row's entry with a
+        midpoint, a radius or a distance no larger than 2 X.
+        """
         middle, radius = (part.flatten(1).unsqueeze(2) for part in self._box[name])
         flat = rows.flatten(2)
         value = (flat @ middle - flat.abs() @ radius).squeeze(2)
@@ -59,11 +64,6 @@ class Region:
             for i, domain in enumerate(domains)
         ]
         return torch.maximum(value, torch.stack(others))
-
-    def least_error(self, name: str, rows: Tensor, size: Tensor) -> Tensor:
-        """How far rounding can have moved ``least``: [problems, rows]."""
-        count = rows.flatten(2).shape[2]
-        return gamma(4 * count + 16) * 2 * size * torch.linalg.vector_norm(rows.flatten(2), 1, dim=2)
 
     def pull_in(self, name: str, problems: Tensor, points: Tensor) -> Tensor:
         """Points inside the box moved into their problems' domains, where those are smaller."""

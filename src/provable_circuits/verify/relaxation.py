@@ -34,12 +34,30 @@ SLACK = 1e-12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lines:
-    """Slopes and offsets [problems, *shape] of a line below and a line above."""
+    """Slopes and offsets [problems, *shape] of a line below and a line above.
+
+    Attributes:
+        steepest: no slope is steeper.
+        settled: both lines are the function itself, so that the slopes agree and offsets are zero.
+        kinked: the function is ReLU-like, whose offsets never exceed the size of its input.
+    """
 
     below_slope: Tensor
     above_slope: Tensor
     below_offset: Tensor | None
     above_offset: Tensor
+    steepest: float = 1.0
+    settled: bool = False
+    kinked: bool = True
+
+    def highest(self, size: float) -> float:
+        """No offset is larger, for inputs up to ``size``."""
+        if self.kinked:
+            return 0.0 if self.settled else 1.01 * size + TINY
+        offsets = [self.above_offset]
+        if self.below_offset is not None:
+            offsets.append(self.below_offset)
+        return max(float(offset.abs().amax()) for offset in offsets)
 
 
 def leak(op: Op) -> float | None:
@@ -73,6 +91,9 @@ def default_slopes(op: Op, lower: Tensor, upper: Tensor) -> Tensor:
 
 def _kinked(slope: float, lower: Tensor, upper: Tensor, slopes: Tensor | None) -> Lines:
     active, dead = lower >= 0, upper <= 0
+    if bool((active | dead).all()):
+        fixed = active + dead * slope if slope else active.to(lower.dtype)
+        return Lines(fixed, fixed, None, torch.zeros(()), settled=True)
     chord = ((upper - slope * lower) / (upper - lower)).clamp(slope, 1.0)
     left = (slope - chord) * lower
     right = (1.0 - chord) * upper
@@ -99,7 +120,7 @@ def _s_shaped(op: Sigmoid | Tanh, lower: Tensor, upper: Tensor) -> Lines:
     above = torch.where(left, chord, torch.where(right, middle, ends)).clamp_min(0.0)
     below_offset, _ = _extremes(op, below, lower, upper)
     _, above_offset = _extremes(op, above, lower, upper)
-    return Lines(below, above, below_offset, above_offset)
+    return Lines(below, above, below_offset, above_offset, kinked=False)
 
 
 def _derivative(op: Sigmoid | Tanh, x: Tensor) -> Tensor:
@@ -136,4 +157,5 @@ def _square(lower: Tensor, upper: Tensor) -> Lines:
     above_offset = torch.maximum(*ends) + 8 * UNIT_ROUNDOFF * size * size + TINY
     half = above * 0.5
     below_offset = -up(half * half)
-    return Lines(above, above, down(below_offset), above_offset)
+    steepest = float(above.abs().amax())
+    return Lines(above, above, down(below_offset), above_offset, steepest, kinked=False)

@@ -26,6 +26,7 @@ from provable_circuits.verify.attack import climb, excess_at, random_points
 from provable_circuits.verify.bounds import Bounds, Structure
 from provable_circuits.verify.branching import BranchAndBound
 from provable_circuits.verify.region import Region
+from provable_circuits.verify.relaxation import Lines
 from provable_circuits.verify.replay import Replay
 from provable_circuits.verify.slopes import optimise, starting_slopes
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
@@ -39,6 +40,7 @@ class _Memory:
     """Enclosures met earlier: of the network's tensors, and of circuits' cut tensors."""
 
     whole: dict[str, Interval] = field(default_factory=dict)
+    lines: dict[str, Lines] = field(default_factory=dict)
     cut: dict[str, tuple[Tensor | None, Interval]] = field(default_factory=dict)
 
 
@@ -179,16 +181,21 @@ class _Question:
             ends = self._recall(node.name)
             if ends is not None:
                 known[node.name] = ends
-        bounds = Bounds(self.structure, self.region, self.count, known)
+        bounds = Bounds(
+            self.structure, self.region, self.count, known, known_lines=memory.lines
+        )
         bounds.compute()
         sources = {node.inputs[0] for node in self.structure.activations}
         for name, ends in bounds.ends.items():
             if name in known or name in self.query.ranges:
                 continue
-            if "~" not in name:
+            if name in self.query.common:
                 memory.whole[name] = ends
-            elif name in sources:
+            elif name in sources and name in self.query.lasting:
                 memory.cut[name] = (self.query.cut.get(name), ends)
+        for name, line in bounds.lines.items():
+            if name in self.query.common:
+                memory.lines[name] = line
         return bounds
 
     def _recall(self, name: str) -> Interval | None:
@@ -269,11 +276,10 @@ class _Question:
 def _single(structure: Structure, region: Region, bounds: Bounds, j: int) -> Bounds:
     """The bounds of one problem alone."""
     alone = Bounds(structure, region.select(torch.tensor([j])), 1)
-    alone.ends = {
+    alone.known = {
         name: (lower[j : j + 1], upper[j : j + 1]) if len(lower) > 1 else (lower, upper)
         for name, (lower, upper) in bounds.ends.items()
     }
-    alone.known = alone.ends
     alone.compute(refine=False)
     return alone
 

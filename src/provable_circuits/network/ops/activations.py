@@ -84,7 +84,9 @@ class Clip(Activation):
         return inputs[0].clamp(self.low, self.high)
 
     def write_onnx(self, writer: OnnxWriter, *inputs: str) -> str:
-        ends = [writer.constant(torch.tensor(end, dtype=torch.float64)) for end in (self.low, self.high)]
+        ends = [
+            writer.constant(torch.tensor(end, dtype=torch.float64)) for end in (self.low, self.high)
+        ]
         return writer.node("Clip", [inputs[0], *ends])
 
 
@@ -133,7 +135,9 @@ class Square(Op):
         lower, upper = inputs[0]
         inside = (lower <= 0) & (upper >= 0)
         ends = (lower * lower, upper * upper)
-        least = torch.where(inside, torch.zeros_like(lower), down(torch.minimum(*ends)).clamp_min(0))
+        least = torch.where(
+            inside, torch.zeros_like(lower), down(torch.minimum(*ends)).clamp_min(0)
+        )
         return settle(least, up(torch.maximum(*ends)))
 
     def write_onnx(self, writer: OnnxWriter, *inputs: str) -> str:

@@ -77,9 +77,13 @@ class Op(ABC):
 
     def to(self, dtype: torch.dtype, device: torch.device) -> Self:
         """The same operation with its parameters in another dtype or on another device."""
-        moved = {name: value.to(device, dtype) for name, value in self.parameters().items()}
-        return replace(self, **moved) if moved else self  # type: ignore[type-var]
+        held = self.parameters()
+        moved = {name: value.to(device, dtype) for name, value in held.items()}
+        if all(moved[name] is value for name, value in held.items()):
+            return self
+        return replace(self, **moved)  # type: ignore[type-var]
 
+    @cached_property
     def sharing_key(self) -> tuple[object, ...]:
         """Two operations with equal keys compute the same function.
 
@@ -108,7 +112,7 @@ class LinearOp(Op):
 
     @cached_property
     def gain(self) -> float:
-        """An upper bound of how much larger than its inputs L can be: the largest row sum of |L|."""
+        """An upper bound of the largest row sum of |L|: how much L can enlarge its inputs."""
         return 1.0
 
     @cached_property

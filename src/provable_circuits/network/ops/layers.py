@@ -92,7 +92,8 @@ class Conv2d(LinearOp):
         channels = self.weight.shape[1] * self.groups
         if len(size) != 3 or size[0] != channels:
             raise ShapeError(
-                f"Conv2d takes tensors of {channels} channels, height and width. Got {size} instead."
+                f"Conv2d takes tensors of {channels} channels, height and width. "
+                f"Got {size} instead."
             )
         if self.weight.shape[0] % self.groups:
             raise ShapeError(
@@ -114,9 +115,7 @@ class Conv2d(LinearOp):
         return self._convolve(inputs[0], self.weight, self.bias)
 
     def _convolve(self, value: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return F.conv2d(
-            value, weight, bias, self.stride, self.padding, self.dilation, self.groups
-        )
+        return F.conv2d(value, weight, bias, self.stride, self.padding, self.dilation, self.groups)
 
     @property
     def terms(self) -> int:

@@ -206,7 +206,11 @@ class MaxPool2d(Op):
         (value,) = inputs
         top, left, bottom, right = self.padding
         inside = (top, left)
-        if (top, left) != (bottom, right) or top > self.kernel[0] // 2 or left > self.kernel[1] // 2:
+        if (
+            (top, left) != (bottom, right)
+            or top > self.kernel[0] // 2
+            or left > self.kernel[1] // 2
+        ):
             value = F.pad(value, (left, right, top, bottom), value=-math.inf)
             inside = (0, 0)
         pooled = F.max_pool2d(

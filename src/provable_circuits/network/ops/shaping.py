@@ -59,9 +59,7 @@ class Reshape(Shaping):
         return (rows.reshape(-1, *shapes[0]),)
 
     def write_onnx(self, writer: OnnxWriter, *inputs: str) -> str:
-        return writer.node(
-            "Reshape", [inputs[0], writer.constant(torch.tensor([-1, *self.size]))]
-        )
+        return writer.node("Reshape", [inputs[0], writer.constant(torch.tensor([-1, *self.size]))])
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,10 +102,8 @@ class Concat(Shaping):
         return (*first[:dim], sum(size[dim] for size in inputs), *first[dim + 1 :])
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        batch = max(value.shape[0] for value in inputs)
-        return torch.cat(
-            [value.expand(batch, *value.shape[1:]) for value in inputs], self.dim + 1
-        )
+        batch = next((len(value) for value in inputs if len(value) != 1), 1)
+        return torch.cat([value.expand(batch, *value.shape[1:]) for value in inputs], self.dim + 1)
 
     def pullback(self, rows: Tensor, *shapes: Shape) -> tuple[Tensor, ...]:
         return tuple(rows.split([shape[self.dim] for shape in shapes], self.dim + 1))
@@ -230,6 +226,4 @@ class Scatter(Shaping):
         flat = writer.node("Flatten", inputs, axis=1)
         pads = writer.constant(torch.tensor([0, 0, 0, 1]))
         padded = writer.node("Pad", [flat, pads])
-        return writer.node(
-            "Gather", [padded, writer.constant(back.reshape(self.size))], axis=1
-        )
+        return writer.node("Gather", [padded, writer.constant(back.reshape(self.size))], axis=1)
