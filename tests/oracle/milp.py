@@ -78,14 +78,17 @@ class Program:
         cost[index] = -1.0
         rows, columns, values = (list(part) for part in zip(*self.entries, strict=True))
         matrix = coo_array((values, (rows, columns)), (len(self.least), len(self.lower)))
-        answer = milp(
-            cost,
-            integrality=self.integer,
-            bounds=Bounds(np.array(self.lower), np.array(self.upper)),
-            constraints=LinearConstraint(matrix.tocsr(), self.least, self.most),
-            options={"mip_rel_gap": 1e-7, "time_limit": seconds},
-        )
-        return None if answer.status != 0 else np.asarray(answer.x)
+        for presolve in (True, False):  # now and then presolve loses its way
+            answer = milp(
+                cost,
+                integrality=self.integer,
+                bounds=Bounds(np.array(self.lower), np.array(self.upper)),
+                constraints=LinearConstraint(matrix.tocsr(), self.least, self.most),
+                options={"mip_rel_gap": 1e-7, "time_limit": seconds, "presolve": presolve},
+            )
+            if answer.status == 0:
+                return np.asarray(answer.x)
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +228,7 @@ def _step(
     step = net.steps[place]
     # A removed unit's ends are its patch's, which do not bound what the step computes there; the
     # value is not used, so any ends that admit one will do.
-    slack = 1e-6 * (1 + np.maximum(abs(ends[0]), abs(ends[1])))
+    slack = 1e-3 * (1 + np.maximum(abs(ends[0]), abs(ends[1])))
     lower, upper = ends[0] - slack, ends[1] + slack
     if gone is not None:
         lower, upper = np.where(gone, -np.inf, lower), np.where(gone, np.inf, upper)
@@ -314,8 +317,8 @@ def _metric(
             terms += [(int(f), -float(v)) for f, v in zip(network, row, strict=True) if v]
         expressions.append(_collected(terms))
     ranges = [program.range_of(terms) for terms in expressions]
-    best = max(high for _, high in ranges) + 1e-6
-    least = min(low for low, _ in ranges) - 1e-6
+    best = max(high for _, high in ranges) + 1
+    least = min(low for low, _ in ranges) - 1
     goal = int(program.variables(np.array([least]), np.array([best]))[0])
     picks = []
     for terms, (low, _) in zip(expressions, ranges, strict=True):

@@ -29,7 +29,14 @@ class Claim:
     patching: Patching
     metric: Metric
 
-    def __init__(self, inputs: Domain | Iterable[Domain], patching: Patching, metric: Metric) -> None:
+    def __init__(
+        self, inputs: Domain | Iterable[Domain], patching: Patching, metric: Metric
+    ) -> None:
+        if not isinstance(inputs, Domain | Iterable):
+            raise ArgumentError(
+                "The 'inputs' parameter of Claim must be Domains such as Ball or Box. "
+                f"Got {type(inputs).__name__} instead."
+            )
         domains = (inputs,) if isinstance(inputs, Domain) else tuple(inputs)
         for what, value, kind in [
             *(("inputs", domain, Domain) for domain in domains),

@@ -19,20 +19,18 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from provable_circuits.errors import ArgumentError
-
-UNIT_ROUNDOFF = 2.0**-53
+from provable_circuits.network.arrays import as_tensor
+from provable_circuits.rounding import TINY, down, gamma, up
 
 
 def _real(value: Any, owner: str, parameter: str) -> Tensor:
     """A finite float64 tensor from anything array-like."""
     try:
-        tensor = torch.as_tensor(np.asarray(value) if not isinstance(value, Tensor) else value)
-        tensor = tensor.detach().cpu().to(torch.float64).clone()
+        tensor = as_tensor(value).cpu().to(torch.float64).clone()
     except (TypeError, ValueError, RuntimeError):
         raise ArgumentError(
             f"The '{parameter}' parameter of {owner} must be an array of numbers. "
@@ -43,14 +41,6 @@ def _real(value: Any, owner: str, parameter: str) -> Tensor:
             f"The '{parameter}' parameter of {owner} must be finite. Got NaN or infinity instead."
         )
     return tensor
-
-
-def _down(value: Tensor) -> Tensor:
-    return torch.nextafter(value, torch.full_like(value, -math.inf))
-
-
-def _up(value: Tensor) -> Tensor:
-    return torch.nextafter(value, torch.full_like(value, math.inf))
 
 
 class Domain(ABC):
@@ -120,10 +110,11 @@ class Point(Domain):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Box(Domain):
-    """All inputs between two ends, elementwise."""
+    """All inputs between two ends, elementwise; the centre is their middle unless it is given."""
 
     lower: Tensor
     upper: Tensor
+    _center: Tensor
 
     def __init__(self, lower: Any, upper: Any, center: Any = None) -> None:
         low, high = _real(lower, "Box", "lower"), _real(upper, "Box", "upper")
@@ -133,14 +124,22 @@ class Box(Domain):
                 f"it everywhere. Got shapes {list(low.shape)} and {list(high.shape)} instead"
                 + (", and a lower end above its upper end." if low.shape == high.shape else ".")
             )
-        middle = low + (high - low) / 2 if center is None else _real(center, "Box", "center")
+        if center is None:
+            middle = torch.minimum(torch.maximum(low * 0.5 + high * 0.5, low), high)
+        else:
+            middle = _real(center, "Box", "center")
+            if middle.shape != low.shape or bool(((middle < low) | (middle > high)).any()):
+                raise ArgumentError(
+                    f"The 'center' parameter of Box must be a point of it, of shape "
+                    f"{list(low.shape)}. Got one outside, or of shape {list(middle.shape)}."
+                )
         object.__setattr__(self, "lower", low)
         object.__setattr__(self, "upper", high)
-        object.__setattr__(self, "_center", torch.minimum(torch.maximum(middle, low), high))
+        object.__setattr__(self, "_center", middle)
 
     @property
     def center(self) -> Tensor:
-        return self._center  # type: ignore[attr-defined, no-any-return]
+        return self._center
 
     def bounds(self) -> tuple[Tensor, Tensor]:
         return self.lower, self.upper
@@ -153,8 +152,7 @@ class Box(Domain):
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         share = torch.rand((count, *self.shape), generator=generator, dtype=torch.float64)
-        points = self.lower + share * (self.upper - self.lower)
-        return torch.minimum(torch.maximum(points, self.lower), self.upper)
+        return self.project(self.lower * (1 - share) + self.upper * share)
 
     def __repr__(self) -> str:
         return f"Box(shape {list(self.shape)}, widest {float((self.upper - self.lower).max()):g})"
@@ -190,14 +188,23 @@ class Ball(Domain):
         center = _real(x, "Ball", "x")
         radius = _real(eps, "Ball", "eps")
         if bool((radius < 0).any()):
-            raise ArgumentError(f"The 'eps' parameter of Ball must be at least 0. Got {eps} instead.")
+            raise ArgumentError(
+                f"The 'eps' parameter of Ball must be at least 0. Got {eps} instead."
+            )
         if p not in (1, 2, math.inf):
-            raise ArgumentError(f"The 'p' parameter of Ball must be 1, 2 or inf. Got {p!r} instead.")
+            raise ArgumentError(
+                f"The 'p' parameter of Ball must be 1, 2 or inf. Got {p!r} instead."
+            )
         if radius.ndim and p != math.inf:
             raise ArgumentError("The 'eps' parameter of Ball must be one number unless p is inf.")
         self._fits(radius, center, "eps")
         ends = None
         if clip is not None:
+            if not isinstance(clip, tuple | list) or len(clip) != 2:
+                raise ArgumentError(
+                    "The 'clip' parameter of Ball must be a pair (low, high). "
+                    f"Got {clip!r} instead."
+                )
             low, high = _real(clip[0], "Ball", "clip"), _real(clip[1], "Ball", "clip")
             self._fits(low, center, "clip")
             self._fits(high, center, "clip")
@@ -211,10 +218,13 @@ class Ball(Domain):
             ends = (low, high)
         free = None
         if mask is not None:
-            free = torch.as_tensor(np.asarray(mask)).to(torch.bool)
+            free = _real(mask, "Ball", "mask") != 0
             self._fits(free, center, "mask")
-        for name, value in [("x", center), ("eps", radius), ("p", float(p)), ("clip", ends), ("mask", free)]:
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "x", center)
+        object.__setattr__(self, "eps", radius)
+        object.__setattr__(self, "p", float(p))
+        object.__setattr__(self, "clip", ends)
+        object.__setattr__(self, "mask", free)
 
     @staticmethod
     def _fits(value: Tensor, center: Tensor, parameter: str) -> None:
@@ -233,7 +243,7 @@ class Ball(Domain):
         return self.x
 
     def bounds(self) -> tuple[Tensor, Tensor]:
-        lower, upper = self._trim(_down(self.x - self.eps), _up(self.x + self.eps))
+        lower, upper = self._trim(down(self.x - self.eps), up(self.x + self.eps))
         still = self.eps.expand(self.shape) == 0
         return torch.where(still, self.x, lower), torch.where(still, self.x, upper)
 
@@ -249,14 +259,17 @@ class Ball(Domain):
 
     def _inner_box(self) -> tuple[Tensor, Tensor]:
         """A box rounded inward: each element within eps of the centre beyond doubt."""
-        lower = torch.minimum(_up(self.x - self.eps), self.x)
-        upper = torch.maximum(_down(self.x + self.eps), self.x)
+        lower = torch.minimum(up(self.x - self.eps), self.x)
+        upper = torch.maximum(down(self.x + self.eps), self.x)
         return self._trim(lower, upper)
 
     def contains(self, points: Tensor) -> Tensor:
         lower, upper = self._inner_box()
         inside = ((points >= lower) & (points <= upper)).flatten(1).all(1)
-        return inside if self.p == math.inf else inside & (self._norm_above(points) <= self.eps)
+        if self.p == math.inf:
+            return inside
+        at_center = (points == self.x).flatten(1).all(1)
+        return inside & (at_center | (self._norm_above(points) <= self.eps))
 
     def project(self, points: Tensor) -> Tensor:
         lower, upper = self._inner_box()
@@ -266,19 +279,36 @@ class Ball(Domain):
         # Drawing a point towards the centre keeps it inside the box, which is convex.
         share = (self.eps / self._norm_above(inside)).clamp_max(1.0)
         share = torch.where(share < 1, share * (1 - 1e-12), share)
-        moved = (inside - self.x) * share.reshape(-1, *([1] * len(self.shape)))
-        return torch.minimum(torch.maximum(self.x + moved, lower), upper)
+        return self._drawn_in(self.x + (inside - self.x) * self._column(share))
+
+    def _drawn_in(self, points: Tensor) -> Tensor:
+        """Points near the ball, halfway to the centre again and again until they are inside.
+
+        Where the radius is small beside the centre, rounding moves a point by more than its share.
+        """
+        lower, upper = self._inner_box()
+        points = torch.minimum(torch.maximum(points, lower), upper)
+        for _ in range(8):
+            inside = self.contains(points)
+            if bool(inside.all()):
+                return points
+            points = torch.where(self._column(inside), points, self.x + (points - self.x) * 0.5)
+        return torch.where(self._column(self.contains(points)), points, self.x)
+
+    def _column(self, values: Tensor) -> Tensor:
+        """One value for each point, against points."""
+        return values.reshape(-1, *([1] * len(self.shape)))
 
     def _norm_above(self, points: Tensor) -> Tensor:
         """An upper bound of the p-norm of ``points - x``, rounding included.
 
         A sum of n products of rounded differences, in any order, is off by at most the relative
-        (n + 4) u / (1 - (n + 4) u), and n times the smallest normal number where terms underflow.
+        gamma(n + 4), and n TINY where terms underflow.
         """
         moved = (points - self.x).flatten(1).abs()
         count = moved.shape[1] + 4
-        growth = 1 + 2 * count * UNIT_ROUNDOFF
-        tiny = count * float(np.finfo(np.float64).tiny)
+        growth = 1 + 2 * gamma(count)
+        tiny = count * TINY
         if self.p == 1:
             return moved.sum(1) * growth + tiny
         return torch.sqrt((moved * moved).sum(1) * growth + tiny) * growth
@@ -287,10 +317,8 @@ class Ball(Domain):
         lower, upper = self._inner_box()
         share = torch.rand((count, *self.shape), generator=generator, dtype=torch.float64)
         if self.p == math.inf:
-            points = lower + share * (upper - lower)
-        else:
-            points = self.x + self._in_unit_ball(share, generator) * self.eps
-        return torch.minimum(torch.maximum(points, lower), upper)
+            return self.project(lower * (1 - share) + upper * share)
+        return self._drawn_in(self.x + self._in_unit_ball(share, generator) * self.eps)
 
     def _in_unit_ball(self, share: Tensor, generator: torch.Generator) -> Tensor:
         """Uniform in the unit p-ball of the elements that may move: a direction times a radius."""
@@ -304,9 +332,9 @@ class Ball(Domain):
             noise = noise * self.mask
         flat = noise.flatten(1)
         free = int(self.mask.expand(self.shape).sum()) if self.mask is not None else flat.shape[1]
-        length = flat.norm(self.p, dim=1).clamp_min(1e-300)
+        length: Tensor = torch.linalg.vector_norm(flat, self.p, dim=1).clamp_min(1e-300)
         draw = torch.rand(len(share), generator=generator, dtype=torch.float64)
-        radius = draw ** (1 / max(free, 1)) * (1 - 1e-12)
+        radius: Tensor = draw ** (1 / max(free, 1)) * (1 - 1e-12)
         return (flat * (radius / length)[:, None]).reshape(share.shape)
 
     def __repr__(self) -> str:

@@ -65,6 +65,21 @@ class InputRange:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Slice:
+    """A tensor of the circuit: a node, and which of the network tensor's channels it stands for.
+
+    ``kept`` lists channels, None for all. ``full`` says that the node has all channels all the same
+    and the others are to be taken as zero. ``dead`` says that the other channels are not read
+    before their patch replaces them, so that they may be anything.
+    """
+
+    node: str
+    kept: Tensor | None = None
+    full: bool = False
+    dead: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Query:
     """One circuit under one claim, ready to be decided.
 
@@ -79,6 +94,8 @@ class Query:
         lasting: tensors of the circuit whose name says all that they depend on, but for ``cut``.
         cut: for tensors of the circuit that hold only some channels, which of the network's.
         removed_units: for sites patched from boxes, the flat positions of their removed units.
+        tensors: for each of the network's tensors that the circuit reads, the circuit's own, before
+            patching.
     """
 
     graph: Graph
@@ -90,6 +107,7 @@ class Query:
     lasting: frozenset[str]
     cut: Mapping[str, Tensor]
     removed_units: Mapping[str, Tensor]
+    tensors: Mapping[str, Slice]
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{n} {list(self.graph[n].shape)}" for n in self.graph.inputs)
@@ -102,21 +120,6 @@ class Query:
             f"{self.rows.shape[0]} inputs x {self.rows.shape[1]} constraints; {len(self.graph)} "
             f"nodes, {shared} of them the network's own; {units} activation units; over {inputs})"
         )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Value:
-    """A tensor of the circuit: a node, and which of the network tensor's channels it stands for.
-
-    ``kept`` lists channels, None for all. ``full`` says that the node has all channels all the same
-    and the others are to be taken as zero. ``dead`` says that the other channels are not read
-    before their patch replaces them, so that they may be anything.
-    """
-
-    node: str
-    kept: Tensor | None = None
-    full: bool = False
-    dead: bool = False
 
 
 class Encoder:
@@ -218,9 +221,10 @@ class _Encoding:
         self.ranges: dict[str, InputRange] = {}
         self.network_nodes: dict[str, str] = {}
         self.source_nodes: dict[str, str] = {}
-        self.values: dict[str, _Value] = {}
+        self.values: dict[str, Slice] = {}
         self.removed_units: dict[str, Tensor] = {}
         self.lasting: set[str] = set()
+        self.before_patch: dict[str, Slice] = {}
 
     def query(self) -> Query:
         e = self.e
@@ -250,6 +254,7 @@ class _Encoding:
             lasting=frozenset(self.lasting),
             cut={v.node: v.kept for v in self.values.values() if v.dead and v.kept is not None},
             removed_units=self.removed_units,
+            tensors=self.before_patch,
         )
 
     def _circuit_nodes(self, output: str) -> set[str]:
@@ -304,21 +309,22 @@ class _Encoding:
                 self.source_nodes[name] = self.builder.add(f"patch:{name}", e.ops[name], *sources)
         return self.source_nodes[name]
 
-    def _circuit_value(self, node: Node) -> _Value:
+    def _circuit_value(self, node: Node) -> Slice:
         """The circuit's version of a network tensor."""
         site = self.e.sites.get(node.name)
         own_bits = 0
         if site is not None:
             own_bits = ((1 << len(site.components)) - 1) << site.start & self.removed
         inherited = any(self._diverges(name) for name in node.inputs)
-        value = self._apply(node) if inherited else _Value(self._network(node.name))
+        value = self._apply(node) if inherited else Slice(self._network(node.name))
+        self.before_patch[node.name] = value
         if site is not None and own_bits:
             value = self._patch(node, site, value)
         return value
 
     # --- operations on cut tensors -------------------------------------------------------------
 
-    def _apply(self, node: Node) -> _Value:
+    def _apply(self, node: Node) -> Slice:
         op = self.e.ops[node.name]
         inputs = [self.values[name] for name in node.inputs]
         if isinstance(op, ops.Linear | ops.Conv2d):
@@ -328,7 +334,7 @@ class _Encoding:
             if through is not None:
                 return through
         whole = [self._whole(n, v) for n, v in zip(node.inputs, inputs, strict=True)]
-        return _Value(self._own(node.name, op, *whole))
+        return Slice(self._own(node.name, op, *whole))
 
     def _own(self, name: str, op: ops.Op, *inputs: str, role: str = "") -> str:
         """A node of the circuit, named after what it depends on so that bounds can be found again."""
@@ -337,12 +343,12 @@ class _Encoding:
         self.lasting.add(made)
         return made
 
-    def _layer(self, node: Node, op: ops.Linear | ops.Conv2d, source: str, value: _Value) -> _Value:
+    def _layer(self, node: Node, op: ops.Linear | ops.Conv2d, source: str, value: Slice) -> Slice:
         """A layer reads the channels kept and, where its own site removes some, makes only the rest."""
         if isinstance(op, ops.Conv2d) and op.groups != 1:
-            return _Value(self._own(node.name, op, self._whole(source, value)))
+            return Slice(self._own(node.name, op, self._whole(source, value)))
         if isinstance(op, ops.Linear) and len(self.e.network[source].shape) != 1:
-            return _Value(self._own(node.name, op, self._whole(source, value)))
+            return Slice(self._own(node.name, op, self._whole(source, value)))
         weight, bias = op.weight, op.bias
         site = self.e.site_of_source.get(node.name)
         rows = None if site is None else self._kept_channels(site)
@@ -359,7 +365,7 @@ class _Encoding:
             else:
                 weight = weight[:, value.kept]
         made = replace(op, weight=weight.contiguous(), bias=bias)
-        return _Value(self._own(node.name, made, value.node), rows, dead=rows is not None)
+        return Slice(self._own(node.name, made, value.node), rows, dead=rows is not None)
 
     def _kept_channels(self, site: Site) -> Tensor | None:
         """Channels of a layer that stay, if its removed components are whole channels."""
@@ -369,7 +375,7 @@ class _Encoding:
             return None
         return mask.flatten().nonzero().flatten()
 
-    def _through(self, node: Node, op: ops.Op, value: _Value) -> _Value | None:
+    def _through(self, node: Node, op: ops.Op, value: Slice) -> Slice | None:
         """An operation that treats channels apart and keeps zero channels zero; None if it does not."""
         kept = value.kept
         if kept is None:
@@ -392,13 +398,13 @@ class _Encoding:
             return replace(value, node=self._own_or_shared(node, sliced, value))
         return None
 
-    def _own_or_shared(self, node: Node, op: ops.Op, value: _Value) -> str:
+    def _own_or_shared(self, node: Node, op: ops.Op, value: Slice) -> str:
         """On a tensor of the network, whole, the result is the network's own tensor."""
         if value.full and value.node == self.network_nodes.get(node.inputs[0]):
             return self._network(node.name)
         return self._own(node.name, op, value.node)
 
-    def _whole(self, name: str, value: _Value) -> str:
+    def _whole(self, name: str, value: Slice) -> str:
         """The tensor with all its channels, zeros in place of those not kept."""
         if value.kept is None:
             return value.node
@@ -419,7 +425,7 @@ class _Encoding:
 
     # --- patching at a site --------------------------------------------------------------------
 
-    def _patch(self, node: Node, site: Site, value: _Value) -> _Value:
+    def _patch(self, node: Node, site: Site, value: Slice) -> Slice:
         patching = self.e.claim.patching
         mask = site.unit_mask(self.keep)[0]
         channels = _along_channels(mask, site.layer) and site.layer.channel_dim == 0
@@ -429,10 +435,10 @@ class _Encoding:
             if channels and not bool(gone.any()):
                 kept = mask.flatten().nonzero().flatten()
                 if len(kept) == 0:
-                    return _Value(self._zero(node.name))
-                return _Value(value.node, kept, full=value.kept is None)
+                    return Slice(self._zero(node.name))
+                return Slice(value.node, kept, full=value.kept is None)
             own = self._masked(node, mask, value)
-            return _Value(self._own(node.name, ops.Affine(shift=gone), own, role=".patched"))
+            return Slice(self._own(node.name, ops.Affine(shift=gone), own, role=".patched"))
         own = self._masked(node, mask, value) if bool(mask.any()) else None
         if isinstance(patching, Reachable):
             other = self._pick(node, mask, self._source(node.name))
@@ -445,10 +451,10 @@ class _Encoding:
             self.ranges[given] = box
             other = self._own(node.name, ops.Scatter(units, node.shape), given, role=".hull")
         if own is None:
-            return _Value(other)
-        return _Value(self._own(node.name, ops.Add(), own, other, role=".patched"))
+            return Slice(other)
+        return Slice(self._own(node.name, ops.Add(), own, other, role=".patched"))
 
-    def _masked(self, node: Node, mask: Tensor, value: _Value) -> str:
+    def _masked(self, node: Node, mask: Tensor, value: Slice) -> str:
         """The whole tensor with removed units at zero."""
         if value.kept is not None and value.dead:
             return self._whole(node.name, replace(value, dead=False))

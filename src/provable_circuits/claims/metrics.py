@@ -14,10 +14,12 @@ from which targets and margins are taken once; the reference ``f_G(z)``; and the
 from __future__ import annotations
 
 import math
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from numbers import Real
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -30,7 +32,7 @@ Target = int | Sequence[int] | str
 
 
 def _check_tolerance(owner: str, tolerance: float) -> None:
-    if not (isinstance(tolerance, int | float) and 0 <= tolerance < math.inf):
+    if not (isinstance(tolerance, Real) and 0 <= tolerance < math.inf):
         raise ArgumentError(
             f"The 'tolerance' parameter of {owner} must be a number of at least 0. "
             f"Got {tolerance!r} instead."
@@ -69,6 +71,14 @@ def target_outputs(target: Target, anchor: Tensor) -> Tensor:
     return torch.as_tensor(list(target), device=anchor.device)
 
 
+def _indices(target: Any) -> int | tuple[int, ...]:
+    """One index or several, from integers of any kind: Python's, numpy's, or tensors."""
+    try:
+        return operator.index(target)
+    except TypeError:
+        return tuple(operator.index(item) for item in target)
+
+
 def _at(values: Tensor, indices: Tensor) -> Tensor:
     """``values[..., i, indices[i]]`` for every input i."""
     index = indices.expand(values.shape[:-1]).unsqueeze(-1)
@@ -87,18 +97,21 @@ class LogitDifference(Metric):
 
     def __post_init__(self) -> None:
         _check_tolerance("LogitDifference", self.tolerance)
-        if isinstance(self.target, str) and self.target != "predicted":
+        if isinstance(self.target, str) and self.target == "predicted":
+            return
+        try:
+            object.__setattr__(self, "target", _indices(self.target))
+        except (TypeError, ValueError):
             raise ArgumentError(
                 "The 'target' parameter of LogitDifference must be an output's index, a sequence "
                 f"of them, or 'predicted'. Got {self.target!r} instead."
-            )
-        if not isinstance(self.target, str | int):
-            object.__setattr__(self, "target", tuple(int(t) for t in self.target))
+            ) from None
 
     def check(self, inputs: int, outputs: int) -> None:
-        listed = () if isinstance(self.target, str) else self.target
-        targets = (listed,) if isinstance(listed, int) else tuple(listed)
-        if isinstance(listed, tuple) and listed and len(targets) != inputs:
+        if isinstance(self.target, str):
+            return
+        targets = (self.target,) if isinstance(self.target, int) else tuple(self.target)
+        if not isinstance(self.target, int) and len(targets) != inputs:
             raise ArgumentError(
                 f"The 'target' parameter of LogitDifference must have one output for each of the "
                 f"{inputs} inputs. Got {len(targets)} instead."
@@ -128,7 +141,7 @@ class WinnerMargin(Metric):
     against: str = "runner-up"
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.fraction, int | float) and 0 <= self.fraction <= 1):
+        if not (isinstance(self.fraction, Real) and 0 <= self.fraction <= 1):
             raise ArgumentError(
                 "The 'fraction' parameter of WinnerMargin must be a number from 0 to 1. "
                 f"Got {self.fraction!r} instead."
@@ -181,7 +194,8 @@ class Norm(Metric):
             )
 
     def excess(self, anchor: Tensor, reference: Tensor, output: Tensor) -> Tensor:
-        return torch.linalg.vector_norm(output - reference, self.p, dim=-1) - self.tolerance
+        distance: Tensor = torch.linalg.vector_norm(output - reference, self.p, dim=-1)
+        return distance - self.tolerance
 
 
 @dataclass(frozen=True)

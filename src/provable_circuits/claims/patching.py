@@ -19,6 +19,7 @@ from torch import Tensor
 
 from provable_circuits.claims.domains import Ball, Domain
 from provable_circuits.errors import ArgumentError
+from provable_circuits.network.arrays import as_tensor
 from provable_circuits.network.components import Components
 from provable_circuits.network.execution import as_batch, evaluate
 from provable_circuits.network.graph import Graph
@@ -28,7 +29,7 @@ BATCH = 256
 """Samples that go through the network together while means are taken."""
 
 
-class Patching(ABC):
+class Patching(ABC):  # noqa: B024  (a word for both kinds, which share no method)
     """What removed components output."""
 
 
@@ -58,8 +59,9 @@ class Zero(FixedPatching):
 class Mean(FixedPatching):
     """Each unit of a removed component outputs its mean activation over ``data``.
 
-    ``data`` is one array of inputs or an iterable of batches, which is streamed: no more than one
-    batch is held at a time. The mean is taken when it is first needed and kept.
+    ``data`` is one array of inputs or an iterable of batches (or of pairs of a batch and labels),
+    which is streamed: no more than one batch is held at a time. The mean is taken when it is first
+    needed and kept, so that an iterator, which can be read once, serves one network.
     """
 
     data: Any
@@ -92,13 +94,19 @@ class Constant(FixedPatching):
         unknown = set(given) - set(layers)
         if unknown:
             raise ArgumentError(
-                f"The 'value' parameter of Constant names {sorted(unknown)[0]!r}, which is no layer "
-                f"with components; those are {', '.join(layers)}."
+                f"The 'value' parameter of Constant names {sorted(unknown)[0]!r}, which is no "
+                f"layer with components; those are {', '.join(layers)}."
             )
         values = dict(Zero().values(components))
         for name, value in given.items():
             site = layers[name]
-            tensor = torch.as_tensor(value, dtype=torch.float64).detach()
+            try:
+                tensor = as_tensor(value).cpu().double()
+            except (TypeError, ValueError, RuntimeError):
+                raise ArgumentError(
+                    f"The value of Constant for layer '{name}' must be a number or an array. "
+                    f"Got {type(value).__name__} instead."
+                ) from None
             if not bool(torch.isfinite(tensor).all()):
                 raise ArgumentError(f"The value of Constant for layer '{name}' must be finite.")
             try:
@@ -115,7 +123,7 @@ class Constant(FixedPatching):
 
 
 def mean_activations(graph: Graph, data: Any) -> dict[str, Tensor]:
-    """The mean of every layer's activation over ``data``, in float64: [1, *shape] by tensor name."""
+    """The mean of every layer's activation over ``data``: float64 [1, *shape] by tensor name."""
     tensors = [layer.tensor for layer in layers_of(graph)]
     totals = {name: torch.zeros(graph[name].shape, dtype=torch.float64) for name in tensors}
     count = 0
@@ -127,6 +135,12 @@ def mean_activations(graph: Graph, data: Any) -> dict[str, Tensor]:
         count += len(batch)
     if count == 0:
         raise ArgumentError("The 'data' parameter of Mean must hold at least one input. Got none.")
+    for name, total in totals.items():
+        if not bool(torch.isfinite(total).all()):
+            raise ArgumentError(
+                "The 'data' parameter of Mean must give finite activations. "
+                f"Got NaN or infinity at {name!r} instead."
+            )
     return {name: (total / count).unsqueeze(0) for name, total in totals.items()}
 
 
@@ -142,7 +156,8 @@ def _batches(graph: Graph, data: Any) -> Iterable[Any]:
             f"Got {type(data).__name__} instead."
         )
     for part in data:
-        yield part[0] if isinstance(part, tuple | list) else part
+        pair = isinstance(part, tuple | list) and len(part) > 0 and hasattr(part[0], "shape")
+        yield part[0] if pair else part
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,8 @@
 """Predicates: what a search asks of circuits.
 
-``Decided`` asks the verifier, for the whole of the claim's domains. ``Sampled`` is the baseline of the field: it evaluates the metric at the claim's unperturbed inputs,
-and, if asked to, at random points of their domains. It can refute a circuit; it can never prove one.
+``Decided`` asks the verifier, for the whole of the claim's domains. ``Sampled`` is the baseline of
+the field: it evaluates the metric, in floating point, at the claim's unperturbed inputs and, if
+asked to, at random points of their domains. It can refute a circuit; it can never prove one.
 """
 
 from __future__ import annotations
@@ -63,15 +64,19 @@ class Sampled(Predicate):
         seed: the seed of those points.
     """
 
-    def __init__(self, components: Components, claim: Claim, points: int = 0, seed: int = 0) -> None:
+    def __init__(
+        self, components: Components, claim: Claim, points: int = 0, seed: int = 0
+    ) -> None:
         claim.check(components.graph)
         if not isinstance(claim.patching, FixedPatching):
             raise ArgumentError(
                 "Sampling needs a patching with fixed values: Zero, Mean or Constant. "
                 f"Got {claim.patching!r} instead."
             )
-        if points < 0:
-            raise ArgumentError(f"The 'points' parameter must be at least 0. Got {points} instead.")
+        if not isinstance(points, int) or points < 0:
+            raise ArgumentError(
+                f"The 'points' parameter must be a number of at least 0. Got {points!r} instead."
+            )
         self.components = components
         self.claim = claim
         graph = components.graph
@@ -80,11 +85,11 @@ class Sampled(Predicate):
             torch.cat([domain.center.unsqueeze(0), domain.sample(points, generator)])
             for domain in claim.inputs
         ]
-        self._x = torch.cat(samples)
-        self._index = torch.arange(len(samples)).repeat_interleave(points + 1)
+        # The first point of every input, then the second of every input, and so on.
+        self._x = torch.stack(samples, dim=1).flatten(0, 1)
         self._patch = claim.patching.values(components)
         self._reference = graph.run(self._x)
-        self._anchor = graph.run(claim.centers)[self._index]
+        self._anchor = graph.run(claim.centers)
 
     @property
     def point_count(self) -> int:
@@ -94,11 +99,19 @@ class Sampled(Predicate):
     def excess(self, circuits: Sequence[Circuit]) -> tuple[Tensor, Tensor]:
         """By how much each circuit exceeds the metric at each point, and its outputs there."""
         outputs = self.components.run(circuits, self._x, self._patch)
-        return self.claim.metric.excess(self._anchor, self._reference, outputs), outputs
+        by_input = (-1, len(self._anchor), outputs.shape[-1])
+        excess = self.claim.metric.excess(
+            self._anchor,
+            self._reference.reshape(by_input),
+            outputs.reshape(len(circuits), *by_input),
+        )
+        return excess.flatten(1), outputs
 
     def ask(self, circuits: Sequence[Circuit]) -> list[Verdict]:
+        if not circuits:
+            return []
         excess, outputs = self.excess(circuits)
-        excess = excess.nan_to_num(nan=torch.inf)
+        excess = excess.masked_fill(excess.isnan(), torch.inf)
         worst, place = excess.max(1)
         return [
             self._refuted(float(worst[i]), int(place[i]), outputs[i])
@@ -109,7 +122,7 @@ class Sampled(Predicate):
 
     def _refuted(self, excess: float, place: int, outputs: Tensor) -> Refuted:
         witness = Witness(
-            index=int(self._index[place]),
+            index=place % len(self._anchor),
             z=self._x[place],
             excess=excess,
             reference=self._reference[place],

@@ -96,6 +96,12 @@ def _max_pool(builder: GraphBuilder, node: Node, op: MaxPool2d, source: str) -> 
     return values[0]
 
 
+def _places(op: MaxPool2d, axis: int, count: int) -> Tensor:
+    """Where along an axis each window looks, [windows, kernel]; outside the map in the padding."""
+    starts = torch.arange(count) * op.stride[axis] - op.padding[axis]
+    return starts[:, None] + torch.arange(op.kernel[axis]) * op.dilation[axis]
+
+
 def _windows(op: MaxPool2d, size: Shape) -> Tensor:
     """Flat input positions of each window: [kernel size, *output shape].
 
@@ -103,10 +109,9 @@ def _windows(op: MaxPool2d, size: Shape) -> Tensor:
     """
     channels, height, width = size
     _, rows, columns = op.shape(size)
-    top, left = op.padding[:2]
-    y = (torch.arange(rows) * op.stride[0] - top)[:, None] + torch.arange(op.kernel[0]) * op.dilation[0]
-    x = (torch.arange(columns) * op.stride[1] - left)[:, None] + torch.arange(op.kernel[1]) * op.dilation[1]
-    inside = ((y >= 0) & (y < height))[:, None, :, None] & ((x >= 0) & (x < width))[None, :, None, :]
+    y, x = _places(op, 0, rows), _places(op, 1, columns)
+    in_rows, in_columns = (y >= 0) & (y < height), (x >= 0) & (x < width)
+    inside = in_rows[:, None, :, None] & in_columns[None, :, None, :]
     place = y[:, None, :, None] * width + x[None, :, None, :]
     inside, place = inside.flatten(2), place.flatten(2)
     first = inside.int().argmax(-1, keepdim=True)

@@ -24,6 +24,7 @@ from provable_circuits.errors import (
     ModelError,
     ProvableCircuitsError,
     UnsupportedOperationError,
+    WeightsError,
 )
 from provable_circuits.network.graph import Graph, GraphBuilder
 from provable_circuits.network.ops import ShapeError, as_parameter
@@ -176,7 +177,14 @@ class _Walk:
                 shape = tuple(self.example.shape[1:])
                 self.tensors[nodes[name]] = self.builder.input(name, shape)
             elif spec.target is not None:
-                self.constants[nodes[name]] = as_parameter(stored[spec.target].cpu())
+                value = as_parameter(stored[spec.target].cpu())
+                named = spec.kind in (InputKind.PARAMETER, InputKind.BUFFER)
+                if named and nodes[name].users and not bool(torch.isfinite(value).all()):
+                    raise WeightsError(
+                        f"The model's '{spec.target}' has NaN or infinite values; nothing can be "
+                        "proved about such a network."
+                    )
+                self.constants[nodes[name]] = value
                 self.origins[nodes[name]] = spec.target
 
     def _read(self, node: fx.Node) -> None:

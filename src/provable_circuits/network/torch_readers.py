@@ -147,9 +147,13 @@ def _convolution(r: Reading) -> str:
     return r.add(conv, r.source(), layer=r.layer)
 
 
+def _batch_statistics(r: Reading) -> str:
+    raise ShapeError("it uses the statistics of the batch; track running statistics instead.")
+
+
 def _batch_norm(r: Reading, epsilon_at: int, training_at: int | None) -> str:
     if training_at is not None and r.argument(training_at, "training"):
-        raise ShapeError("it uses the statistics of the batch; track running statistics instead.")
+        return _batch_statistics(r)
     weight, bias, mean, variance = (r.parameter(i, "") for i in (1, 2, 3, 4))
     if mean is None or variance is None:
         raise ShapeError("it has no running statistics.")
@@ -158,10 +162,6 @@ def _batch_norm(r: Reading, epsilon_at: int, training_at: int | None) -> str:
         size[0], len(size), weight, bias, mean, variance, float(r.argument(epsilon_at, "eps"))
     )
     return r.unary(op)
-
-
-def _batch_statistics(r: Reading) -> str:
-    raise ShapeError("it uses the statistics of the batch; track running statistics instead.")
 
 
 def _first_of_several(r: Reading) -> str:
@@ -238,7 +238,13 @@ def _mean(r: Reading) -> str:
 
 
 def _reshape(r: Reading) -> str:
-    shape = tuple(int(length) for length in r.node.meta["val"].shape[1:])
+    before, after = r.node.args[0].meta["val"].shape, r.node.meta["val"].shape  # type: ignore[union-attr]
+    if after[:1] != before[:1]:
+        raise ShapeError(
+            f"it turns a batch of {before[0]} into shape {list(after)}. Keep samples apart, for "
+            "instance with x.flatten(1)."
+        )
+    shape = tuple(int(length) for length in after[1:])
     return r.unary(ops.Reshape(shape)) if shape != r.shape() else r.source()
 
 

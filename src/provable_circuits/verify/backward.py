@@ -17,6 +17,8 @@ the pullback of absolute values, so against tensors bounded by |x| <= X it moves
 gain being the largest row sum of |L|. The same shape bounds the error of each slope's product, each
 sum of offsets and each addition where paths meet. Norms need not be exact: ||A L||_1 <= gain ||A||_1
 carries a bound along for nothing, and only where that has grown far is the norm itself measured.
+Products that underflow lose up to TINY each, which tensors of large values can make large again: an
+entry of a pullback loses up to n TINY, and m such entries move the value by at most m n TINY X.
 All of it is collected in one number and taken off in the end. With ``rigorous=False`` it is left
 out; such a value may guide, never prove.
 """
@@ -97,8 +99,14 @@ class _Error:
 
     def add(self, norm: float, terms: int, size: float) -> None:
         """A rounding of ``terms`` products against values up to ``size``."""
-        self.total += gamma(terms) * 1.01 * norm * size
+        self.total += gamma(terms) * 1.01 * norm * size + TINY
         self.reach += norm * size
+
+    def underflow(self, entries: int, terms: int, size: float) -> float:
+        """Products lost in a tensor of ``entries`` sums of ``terms``; returns how far norms may be."""
+        lost = entries * terms * TINY
+        self.total += lost * (size + 1)
+        return lost
 
     def carry(self, name: str, norm: float, merged: bool) -> None:
         """Rows of this norm arrive at a tensor, where others may be waiting."""
@@ -155,20 +163,24 @@ def backward(
             parts.append(region.least(node.name, coefficients))
             if error is not None:
                 error.add(norm, 8 * math.prod(node.shape) + 32, 2 * sizes[node.name])
+                error.underflow(math.prod(node.shape), 8, 0.0)
         elif isinstance(op, Constant):
             parts.append(coefficients.flatten(2) @ op.value.flatten())
             if error is not None:
                 error.add(norm, op.value.numel() + 8, sizes[node.name])
+                error.underflow(op.value.numel(), 2, 0.0)
         elif isinstance(op, LinearOp):
             pulled = op.pullback(coefficients.flatten(0, 1), *(graph[n].shape for n in node.inputs))
             offset = op.offset()
             if offset is not None:
                 parts.append(_dot(coefficients, offset))
+            passed_on = norm * op.back_gain * (1 + 1e-9)
             if error is not None and not op.exact:
                 largest = max(sizes[name] for name in node.inputs)
                 terms = max(op.back_terms, math.prod(node.shape)) + 8
                 error.add(norm, terms, largest * op.gain + op.offset_size)
-            passed_on = norm * op.gain / len(node.inputs) * (1 + 1e-9)
+                entries = sum(math.prod(graph[name].shape) for name in node.inputs)
+                passed_on += error.underflow(entries, terms, largest)
             for name, piece in zip(node.inputs, pulled, strict=True):
                 _arrive(held, name, piece.unflatten(0, (problems, count)), passed_on, error)
         else:
@@ -188,6 +200,7 @@ def backward(
             if error is not None:
                 error.add(norm, math.prod(node.shape) + 8, line.highest(sizes[source]))
                 error.add(passed_on, 4, sizes[source])
+                passed_on += error.underflow(math.prod(node.shape), 4, sizes[source])
             _arrive(held, source, piece, passed_on, error)
     value = torch.stack(parts).sum(0) if parts else rows.new_zeros(problems, count)
     if error is not None:

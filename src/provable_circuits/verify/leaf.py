@@ -6,6 +6,10 @@ A floating-point solver is asked for the optimum. Its point is a candidate witne
 are multipliers for one rigorous backward pass. If it says that the constraints contradict each
 other, the duals of the least violation, scaled up, show that instead. Whatever the solver says, only
 the rigorous pass proves.
+
+A ball of the 1-norm is written with one more variable m_i >= |x_i - center_i| for each element and
+sum m <= eps. A ball of the 2-norm is its box first; where the optimum lies outside the ball, the
+tangent there cuts it off, and the solver is asked again.
 """
 
 from __future__ import annotations
@@ -16,11 +20,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from scipy.optimize import linprog
-from scipy.sparse import hstack, identity
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, hstack, identity, vstack
 from torch import Tensor
 
+from provable_circuits.claims.domains import Ball
 from provable_circuits.verify.bounds import Bounds
+
+CUTS = 24
+"""How often the solver is asked, at most, to close in on a ball of the 2-norm."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,22 +67,36 @@ def solve_leaf(
     limits = _limits(bounds, inputs)
     matrix = np.concatenate(matrices) if matrices else np.zeros((0, len(limits)))
     constant = np.concatenate(constants) if constants else np.zeros(0)
-    solution = linprog(
-        objective[0],
-        A_ub=-matrix,
-        b_ub=constant,
-        bounds=limits,
-        method="highs",
-        options={"time_limit": max(seconds, 0.05)},
-    )
+    count = len(places)
+    ball, ball_limits, size = _balls(bounds, inputs, len(limits))
+    moved = ball.shape[1] - len(limits)
+    limits = np.concatenate([limits, ball_limits])
+    cost = np.concatenate([objective[0], np.zeros(moved)])
+    upper = vstack([hstack([csr_array(-matrix), csr_array((count, moved))]), ball], format="csr")
+    constant = np.concatenate([constant, size])
+    if not all(np.isfinite(array).all() for array in (cost, matrix, constant, ball_limits[:, 0])):
+        return LeafAnswer(None, {})
+    for _ in range(CUTS):
+        solution = linprog(
+            cost,
+            A_ub=upper,
+            b_ub=constant,
+            bounds=limits,
+            method="highs",
+            options={"time_limit": max(seconds, 0.05)},
+        )
+        rows, ends = _tangents(bounds, inputs, solution.x if solution.status == 0 else None)
+        if not len(ends):
+            break
+        upper = vstack([upper, hstack([rows, csr_array((len(ends), moved))])], format="csr")
+        constant = np.concatenate([constant, ends])
     scale = 1.0
-    if solution.status == 2 and len(places):
-        count = len(places)
-        slack = hstack([csr_array(-matrix), -identity(count)])
+    if solution.status == 2 and count:
+        room = vstack([-identity(count), csr_array((len(constant) - count, count))])
         cost = np.concatenate([np.zeros(len(limits)), np.ones(count)])
         solution = linprog(
             cost,
-            A_ub=slack,
+            A_ub=hstack([upper, room], format="csr"),
             b_ub=constant,
             bounds=np.concatenate([limits, np.tile([0, np.inf], (count, 1))]),
             method="highs",
@@ -90,7 +111,8 @@ def solve_leaf(
         return LeafAnswer(None, {})
     multipliers = {name: torch.zeros_like(sign) for name, sign in signs.items()}
     if solution.status == 0:
-        for (name, unit), dual in zip(places, solution.ineqlin.marginals, strict=True):
+        duals = solution.ineqlin.marginals[:count]
+        for (name, unit), dual in zip(places, duals, strict=True):
             multipliers[name].view(-1)[unit] = max(-float(dual), 0.0) * scale
     return LeafAnswer(point, multipliers)
 
@@ -116,6 +138,66 @@ def _affine(
 def _limits(bounds: Bounds, inputs: list[str]) -> np.ndarray:
     ends = [torch.stack([e[0].flatten() for e in bounds.region.ends(n)], dim=1) for n in inputs]
     return torch.cat(ends).numpy(force=True) if ends else np.zeros((0, 2))
+
+
+def _balls(
+    bounds: Bounds, inputs: list[str], count: int
+) -> tuple[csr_array, np.ndarray, np.ndarray]:
+    """Rows over the ``count`` elements and one more variable for each that a 1-ball limits.
+
+    Returns the rows, the limits of the new variables and the rows' upper ends.
+    """
+    places: list[int] = []
+    centers: list[float] = []
+    sums: list[tuple[int, float]] = []
+    start = 0
+    for name in inputs:
+        box = bounds.region.ranges[name]
+        ball = None if box.domains is None else box.domains[0]
+        elements = box.lower[0].numel()
+        if isinstance(ball, Ball) and ball.p == 1:
+            places.extend(range(start, start + elements))
+            centers.extend(ball.x.flatten().tolist())
+            sums.append((elements, float(ball.eps)))
+        start += elements
+    moved, center = len(places), np.array(centers)
+    pick = csr_array((np.ones(moved), (np.arange(moved), places)), (moved, count))
+    groups = np.repeat(np.arange(len(sums)), [elements for elements, _ in sums])
+    total = csr_array((np.ones(moved), (groups, np.arange(moved))), (len(sums), moved))
+    rows = vstack(
+        [
+            hstack([pick, -identity(moved)]),
+            hstack([-pick, -identity(moved)]),
+            hstack([csr_array((len(sums), count)), total]),
+        ],
+        format="csr",
+    )
+    ends = np.concatenate([center, -center, [eps for _, eps in sums]])
+    return rows, np.tile([0.0, np.inf], (moved, 1)), ends
+
+
+def _tangents(
+    bounds: Bounds, inputs: list[str], x: np.ndarray | None
+) -> tuple[csr_array, np.ndarray]:
+    """Half-spaces that hold a ball of the 2-norm each, and not the solver's point."""
+    rows: list[np.ndarray] = []
+    ends: list[float] = []
+    start, count = 0, sum(bounds.region.ranges[name].lower[0].numel() for name in inputs)
+    for name in inputs:
+        box = bounds.region.ranges[name]
+        ball = None if box.domains is None else box.domains[0]
+        end = start + box.lower[0].numel()
+        if x is not None and isinstance(ball, Ball) and ball.p == 2:
+            center = ball.x.flatten().numpy(force=True)
+            way = x[start:end] - center
+            length = float(np.linalg.norm(way))
+            if length > float(ball.eps) * (1 + 1e-7):
+                row = np.zeros(count)
+                row[start:end] = way / length
+                rows.append(row)
+                ends.append(float(ball.eps) + float(row[start:end] @ center))
+        start = end
+    return csr_array(np.array(rows).reshape(len(ends), count)), np.array(ends)
 
 
 def _point(bounds: Bounds, inputs: list[str], x: np.ndarray) -> dict[str, Tensor]:

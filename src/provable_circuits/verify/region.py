@@ -12,21 +12,63 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from provable_circuits.claims.domains import Ball
 from provable_circuits.claims.encoding import InputRange
-from provable_circuits.rounding import Interval, midpoint
+from provable_circuits.rounding import TINY, Interval, midpoint
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Balls:
+    """The balls of one input, a row for each problem; elements flat.
+
+    Attributes:
+        center: [problems, n].
+        free: one where an element may move, [problems, n].
+        radius: for p = 1 and p = 2 the radius, [problems]; infinite where there is no such ball.
+    """
+
+    center: Tensor
+    free: Tensor
+    radius: dict[int, Tensor]
+
+    def select(self, problems: Tensor) -> _Balls:
+        radius = {p: value[problems] for p, value in self.radius.items()}
+        return _Balls(self.center[problems], self.free[problems], radius)
+
+
+def _balls(box: InputRange) -> _Balls | None:
+    if box.domains is None:
+        return None
+    free, radius = [], {1: [], 2: []}
+    for domain in box.domains:
+        ball = domain if isinstance(domain, Ball) else None
+        mask = torch.ones(()) if ball is None or ball.mask is None else ball.mask
+        free.append(mask.expand(domain.shape).flatten())
+        for p, values in radius.items():
+            values.append(float(ball.eps) if ball is not None and ball.p == p else math.inf)
+    return _Balls(
+        center=torch.stack([domain.center.flatten() for domain in box.domains]).to(box.lower),
+        free=torch.stack(free).to(box.lower),
+        radius={
+            p: box.lower.new_tensor(values) for p, values in radius.items() if min(values) < math.inf
+        },
+    )
 
 
 class Region:
     """The product of the ranges of all inputs, for a batch of problems."""
 
-    def __init__(self, ranges: Mapping[str, InputRange]) -> None:
+    def __init__(
+        self, ranges: Mapping[str, InputRange], balls: Mapping[str, _Balls | None] | None = None
+    ) -> None:
         self.ranges = dict(ranges)
         self._box = {name: midpoint(r.lower, r.upper) for name, r in ranges.items()}
+        self._balls = balls or {name: _balls(box) for name, box in ranges.items()}
 
     def select(self, problems: Tensor) -> Region:
         """The region of some of the problems, possibly repeated."""
@@ -38,7 +80,8 @@ class Region:
             )
             for name, r in self.ranges.items()
         }
-        return Region(chosen)
+        balls = {n: None if b is None else b.select(problems) for n, b in self._balls.items()}
+        return Region(chosen, balls)
 
     def ends(self, name: str) -> Interval:
         """The box of one input."""
@@ -55,15 +98,18 @@ class Region:
         middle, radius = (part.flatten(1).unsqueeze(2) for part in self._box[name])
         flat = rows.flatten(2)
         value = (flat @ middle - flat.abs() @ radius).squeeze(2)
-        domains = self.ranges[name].domains
-        if domains is None:
+        balls = self._balls[name]
+        if balls is None:
             return value
-        others = [
-            self._least_in_ball(domain, flat[i]) if isinstance(domain, Ball) and domain.p != math.inf
-            else value[i]
-            for i, domain in enumerate(domains)
-        ]
-        return torch.maximum(value, torch.stack(others))
+        start = (flat @ balls.center.unsqueeze(2)).squeeze(2)
+        if 1 in balls.radius:
+            spent = self._spent(name, flat, balls.radius[1])
+            value = torch.maximum(value, start - (flat.abs() * spent).sum(2))
+        if 2 in balls.radius:
+            eps = balls.radius[2].unsqueeze(1)
+            way = torch.where(eps < math.inf, eps * _length(flat * balls.free.unsqueeze(1)), eps)
+            value = torch.maximum(value, start - way)
+        return value
 
     def pull_in(self, name: str, problems: Tensor, points: Tensor) -> Tensor:
         """Points inside the box moved into their problems' domains, where those are smaller."""
@@ -75,60 +121,43 @@ class Region:
         )
 
     def corner(self, name: str, rows: Tensor) -> Tensor:
-        """A point of the region where rows . x is least or nearly so: [problems, *shape]."""
-        box = self.ranges[name]
+        """A point where rows . x is least or nearly so, inside up to rounding: [problems, *shape]."""
+        box, balls = self.ranges[name], self._balls[name]
         point = torch.where(rows > 0, box.lower, box.upper)
-        if box.domains is None:
+        if balls is None:
             return point
-        return torch.stack(
-            [
-                _corner_in_ball(domain, rows[i], point[i])
-                if isinstance(domain, Ball) and domain.p != math.inf
-                else point[i]
-                for i, domain in enumerate(box.domains)
-            ]
+        flat = rows.flatten(1)
+        for p, eps in balls.radius.items():
+            radius = (eps * (1 - 1e-9)).unsqueeze(1)
+            if p == 1:
+                moved = -flat.sign() * self._spent(name, flat.unsqueeze(1), radius[:, 0])[:, 0]
+            else:
+                free = flat * balls.free
+                moved = -free * (radius / _length(free.unsqueeze(1)).clamp_min(TINY))
+            inside = (balls.center + moved).reshape(point.shape)
+            chosen = (eps < math.inf).reshape(-1, *([1] * (point.ndim - 1)))
+            point = torch.where(chosen, inside, point)
+        return torch.minimum(torch.maximum(point, box.lower), box.upper)
+
+    def _spent(self, name: str, rows: Tensor, eps: Tensor) -> Tensor:
+        """How far each element moves when a budget goes to the largest entries of a row first.
+
+        For rows [problems, rows, n] and budgets [problems], each element up to its box's end.
+        """
+        lower, upper = (end.flatten(1) for end in self.ends(name))
+        balls = self._balls[name]
+        center = (lower + upper) * 0.5 if balls is None else balls.center
+        room = torch.where(
+            rows > 0, (center - lower).unsqueeze(1), (upper - center).unsqueeze(1)
         )
-
-    @staticmethod
-    def _least_in_ball(ball: Ball, rows: Tensor) -> Tensor:
-        """For rows [n, units] of one problem."""
-        center = ball.x.flatten().to(rows.device)
-        start = rows @ center
-        eps = float(ball.eps)
-        if ball.p == 2:
-            free = rows if ball.mask is None else rows * ball.mask.expand(ball.shape).flatten()
-            return start - eps * torch.linalg.vector_norm(free, 2, dim=1)
-        gain, room = _room(ball, rows)
-        order = gain.argsort(dim=1, descending=True)
-        gain, room = gain.gather(1, order), room.gather(1, order)
-        before = room.cumsum(1) - room
-        spent = torch.minimum(room, (eps - before).clamp_min(0.0))
-        return start - (gain * spent).sum(1)
+        order = rows.abs().argsort(dim=2, descending=True)
+        room = room.gather(2, order)
+        before = room.cumsum(2) - room
+        spent = torch.minimum(room, (eps[:, None, None] - before).clamp_min(0.0))
+        return torch.zeros_like(spent).scatter(2, order, spent)
 
 
-def _room(ball: Ball, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """How much each coordinate gains per unit of movement, and how far it may move."""
-    lower, upper = (end.flatten().to(rows.device) for end in ball.bounds())
-    center = ball.x.flatten().to(rows.device)
-    room = torch.where(rows > 0, center - lower, upper - center)
-    return rows.abs(), room
-
-
-def _corner_in_ball(ball: Ball, rows: Tensor, corner: Tensor) -> Tensor:
-    """A good point of a clipped ball for one row, inside up to rounding."""
-    flat, center = rows.flatten(), ball.x.flatten()
-    eps = float(ball.eps)
-    if ball.p == 2:
-        free = flat if ball.mask is None else flat * ball.mask.expand(ball.shape).flatten()
-        moved = -free * (eps * (1 - 1e-9) / free.norm().clamp_min(1e-300))
-    else:
-        gain, room = _room(ball, flat.unsqueeze(0))
-        order = gain[0].argsort(descending=True)
-        sorted_room = room[0][order]
-        before = sorted_room.cumsum(0) - sorted_room
-        spent = torch.zeros_like(flat)
-        spent[order] = torch.minimum(sorted_room, (eps * (1 - 1e-9) - before).clamp_min(0.0))
-        moved = -flat.sign() * spent
-    lower, upper = ball.bounds()
-    point = (center + moved).reshape(corner.shape)
-    return torch.minimum(torch.maximum(point, lower), upper)
+def _length(rows: Tensor) -> Tensor:
+    """The 2-norm over the last dimension; scaled, since squares of small entries underflow."""
+    largest = rows.abs().amax(-1, keepdim=True).clamp_min(TINY)
+    return torch.linalg.vector_norm(rows / largest, 2, dim=-1) * largest.squeeze(-1)

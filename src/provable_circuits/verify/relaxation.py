@@ -92,7 +92,7 @@ def default_slopes(op: Op, lower: Tensor, upper: Tensor) -> Tensor:
 def _kinked(slope: float, lower: Tensor, upper: Tensor, slopes: Tensor | None) -> Lines:
     active, dead = lower >= 0, upper <= 0
     if bool((active | dead).all()):
-        fixed = active + dead * slope if slope else active.to(lower.dtype)
+        fixed = torch.where(active, 1.0, slope).to(lower.dtype) if slope else active.to(lower.dtype)
         return Lines(fixed, fixed, None, torch.zeros(()), settled=True)
     chord = ((upper - slope * lower) / (upper - lower)).clamp(slope, 1.0)
     left = (slope - chord) * lower
@@ -102,7 +102,7 @@ def _kinked(slope: float, lower: Tensor, upper: Tensor, slopes: Tensor | None) -
     offset = gap + (8 * UNIT_ROUNDOFF) * size + TINY
     settled = active | dead
     offset = torch.where(settled, torch.zeros_like(offset), offset)
-    fixed = active + dead * slope if slope else active.to(chord.dtype)
+    fixed = torch.where(active, 1.0, slope).to(chord.dtype) if slope else active.to(chord.dtype)
     above = torch.where(settled, fixed, chord)
     free = torch.where(upper > -lower, 1.0, slope) if slopes is None else slopes
     below = torch.where(settled, fixed, free)

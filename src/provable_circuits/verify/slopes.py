@@ -70,7 +70,7 @@ def optimise(
     best_value: Tensor | None = None
     best_free, best_dual = dict(free), dict(dual)
     moments: dict[tuple[str, str], tuple[Tensor, Tensor]] = {}
-    for step in range(steps):
+    for step in range(steps if free or dual else 0):
         with torch.enable_grad():
             leaves = {name: value.requires_grad_() for name, value in free.items()}
             duals = {name: value.requires_grad_() for name, value in dual.items()}

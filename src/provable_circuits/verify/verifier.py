@@ -1,7 +1,7 @@
 """The verifier: cheap answers first, rigorous ones only.
 
-    pool of earlier witnesses -> backward linear bounds -> corners the bounds point to ->
-    gradient attack -> optimised slopes -> branch and bound
+    inert removals -> pool of earlier witnesses -> backward linear bounds -> corners the bounds
+    point to -> gradient attack -> optimised slopes -> branch and bound
 
 A stage either answers or hands on what it learnt. Everything that does not depend on the circuit is
 prepared once; enclosures of tensors that a later query shares with an earlier one are found again.
@@ -9,9 +9,10 @@ prepared once; enclosures of tensors that a later query shares with an earlier o
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -23,8 +24,11 @@ from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
 from provable_circuits.rounding import Interval
 from provable_circuits.verify.attack import climb, excess_at, random_points
+from provable_circuits.verify.backward import Pass
 from provable_circuits.verify.bounds import Bounds, Structure
-from provable_circuits.verify.branching import BranchAndBound
+from provable_circuits.verify.branching import SMALL, BranchAndBound
+from provable_circuits.verify.difference import Difference, Known
+from provable_circuits.verify.inert import Inert
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxation import Lines
 from provable_circuits.verify.replay import Replay
@@ -70,6 +74,9 @@ class Verifier:
         self.replay = Replay(self.encoder)
         self.memory = _Memory()
         self.pool: list[Witness] = []
+        self.inert = Inert(self.encoder)
+        self.difference = Difference(self.encoder)
+        self.last: Known | None = None
         self.seed = seed
         self.attack_steps = attack_steps
         self.attack_starts = attack_starts
@@ -78,7 +85,12 @@ class Verifier:
         """Prove or refute the claim of ``circuit``, within ``timeout`` seconds."""
         if circuit.components is not self.components and circuit.components != self.components:
             circuit = self.components.circuit(circuit.names)
-        return _Question(self, self.encoder.encode(circuit), time.monotonic() + timeout).answer()
+        deadline = time.monotonic() + timeout
+        settled = self.inert.settled(self.last, circuit)
+        if self.last is not None and bool(settled.all()):
+            self.last = replace(self.last, circuit=circuit)
+            return Proved(0.0, "inert")
+        return _Question(self, self.encoder.encode(circuit), settled, deadline).answer()
 
     def remember(self, witness: Witness) -> None:
         """Keep a witness for later circuits."""
@@ -89,30 +101,28 @@ class Verifier:
 class _Question:
     """One query on its way through the stages."""
 
-    def __init__(self, verifier: Verifier, query: Query, deadline: float) -> None:
+    def __init__(self, verifier: Verifier, query: Query, settled: Tensor, deadline: float) -> None:
         self.verifier = verifier
         self.query = query
+        self.settled = settled
         self.deadline = deadline
         self.structure = Structure(query.graph, torch.device("cpu"))
         self.region = Region(query.ranges)
         self.count = query.rows.shape[0]
         self.found: Witness | None = None
+        units = sum(math.prod(node.shape) for node in self.structure.activations)
+        self.small = units <= SMALL
 
     def answer(self) -> Verdict:
         if self._pool():
             return self._refuted("pool")
-        bounds = self._bounds()
-        start = self.query.graph.outputs[0]
-        rows, offsets = -self.query.rows, -self.query.offsets
-        first = bounds.backward(start, rows)
-        value = first.value + offsets
-        slip = (first.value.abs() + offsets.abs()) * 2.0**-52
-        open_ = (value - slip < 0).nonzero().tolist()
-        worst = float((value - slip).min())
-        if not open_:
-            return Proved(-worst, "linear")
-        problems = torch.tensor([j for j, _ in open_])
-        constraints = torch.tensor([s for _, s in open_])
+        last = self.verifier.last
+        quick = not self.small and last is not None and self.query.circuit <= last.circuit
+        bounds = self._bounds(refine=not quick)
+        first, open_ = self._linear(bounds)
+        if not len(open_):
+            return self._proved(bounds, "difference" if quick else "linear")
+        problems, constraints = open_.T
         corners = {
             name: self.region.select(problems).corner(name, reached[problems, constraints])
             for name, reached in first.inputs.items()
@@ -121,14 +131,25 @@ class _Question:
             return self._refuted("corner")
         if self._attack(problems, constraints, corners):
             return self._refuted("attack")
-        return self._search(bounds, problems, constraints, rows, offsets)
+        if quick:
+            bounds = self._bounds(refine=True)
+            _, open_ = self._linear(bounds)
+            if not len(open_):
+                return self._proved(bounds, "linear")
+        return self._search(bounds, *open_.T)
 
-    def _search(
-        self, bounds: Bounds, problems: Tensor, constraints: Tensor, rows: Tensor, offsets: Tensor
-    ) -> Verdict:
+    def _linear(self, bounds: Bounds) -> tuple[Pass, Tensor]:
+        """One backward pass for the whole specification; what it leaves open, [n, 2]."""
+        offsets = -self.query.offsets
+        found = bounds.backward(self.query.graph.outputs[0], -self.query.rows)
+        slip = (found.value.abs() + offsets.abs()) * 2.0**-52
+        open_ = (found.value + offsets - slip < 0) & ~self.settled.unsqueeze(1)
+        return found, open_.nonzero()
+
+    def _search(self, bounds: Bounds, problems: Tensor, constraints: Tensor) -> Verdict:
         """Optimised slopes, then branch and bound, for each open row."""
         start = self.query.graph.outputs[0]
-        worst = 0.0
+        rows, offsets = -self.query.rows, -self.query.offsets
         stage = "slopes"
         for j, s in zip(problems.tolist(), constraints.tolist(), strict=True):
             single = _single(self.structure, self.region, bounds, j)
@@ -155,7 +176,11 @@ class _Question:
                 return Undecided("time", "branching")
             if outcome.status == "close":
                 return Undecided("numerically too close to call", "branching")
-        return Proved(worst, stage)
+        return self._proved(bounds, stage)
+
+    def _proved(self, bounds: Bounds, stage: str) -> Verdict:
+        self.verifier.last = Known(self.query.circuit, self.query, bounds)
+        return Proved(0.0, stage)
 
     def _refuted(self, stage: str) -> Verdict:
         if self.found is None:
@@ -174,7 +199,12 @@ class _Question:
         problems = torch.tensor([witness.index for witness in verifier.pool])
         return self._try(points, problems)
 
-    def _bounds(self) -> Bounds:
+    def _bounds(self, refine: bool) -> Bounds:
+        """Enclosures of every tensor: remembered, derived from the last proof's, or computed."""
+        last = self.verifier.last
+        prior: dict[str, Interval] = {}
+        if not self.small and last is not None and self.query.circuit <= last.circuit:
+            prior = self.verifier.difference.enclosures(last, self.query)
         memory = self.verifier.memory
         known: dict[str, Interval] = {}
         for node in self.query.graph.nodes:
@@ -182,9 +212,11 @@ class _Question:
             if ends is not None:
                 known[node.name] = ends
         bounds = Bounds(
-            self.structure, self.region, self.count, known, known_lines=memory.lines
+            self.structure, self.region, self.count, known, prior, memory.lines
         )
-        bounds.compute()
+        bounds.compute(refine)
+        if not refine:
+            return bounds
         sources = {node.inputs[0] for node in self.structure.activations}
         for name, ends in bounds.ends.items():
             if name in known or name in self.query.ranges:

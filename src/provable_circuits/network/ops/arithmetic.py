@@ -173,6 +173,10 @@ class Add(LinearOp):
         return 2.0
 
     @property
+    def back_gain(self) -> float:
+        return 1.0
+
+    @property
     def terms(self) -> int:
         return 2
 
@@ -199,6 +203,10 @@ class Subtract(LinearOp):
     @cached_property
     def gain(self) -> float:
         return 2.0
+
+    @property
+    def back_gain(self) -> float:
+        return 1.0
 
     @property
     def terms(self) -> int:

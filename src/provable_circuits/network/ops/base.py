@@ -115,6 +115,11 @@ class LinearOp(Op):
         """An upper bound of the largest row sum of |L|: how much L can enlarge its inputs."""
         return 1.0
 
+    @property
+    def back_gain(self) -> float:
+        """How much larger than rows their pullback to one input can be, in the 1-norm."""
+        return self.gain
+
     @cached_property
     def offset_size(self) -> float:
         """The largest entry of |b|."""
