@@ -21,9 +21,11 @@ from provable_circuits.rounding import (
     down,
     enclose_linear,
     enclose_monotone,
+    exact_single,
     gamma,
     midpoint,
     settle,
+    unit_roundoff,
     up,
 )
 
@@ -142,9 +144,37 @@ def test_gamma_is_an_upper_bound(terms: int) -> None:
     assert gamma(terms) <= 1.1 * terms * UNIT_ROUNDOFF
 
 
-def test_sums_too_long_to_enclose_are_refused() -> None:
-    with pytest.raises(OverflowError, match="too long"):
-        gamma(10**14)
+@pytest.mark.parametrize("terms", [1, 100, 10**5])
+def test_gamma_of_single_precision(terms: int) -> None:
+    unit = unit_roundoff(torch.float32)
+    assert unit == 2.0**-24
+    exact = Fraction(unit)
+    assert Fraction(gamma(terms, unit)) >= terms * exact / (1 - terms * exact)
+    assert unit_roundoff(torch.float64) == UNIT_ROUNDOFF
+
+
+def test_sums_too_long_to_enclose_have_no_bound() -> None:
+    assert gamma(10**14) == math.inf
+    assert gamma(10**6, 2.0**-24) == math.inf
+
+    class Long(Dot):
+        @property
+        def terms(self) -> int:
+            return 10**14
+
+    for x in (0.0, 1.0):
+        lower, upper = enclose_linear(Long([1.0]), [point(x)])
+        assert lower.tolist() == [[-math.inf]]
+        assert upper.tolist() == [[math.inf]]
+
+
+def test_single_precision_is_trusted_only_as_torch_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact_single.cache_clear()
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")
+    assert not exact_single()
+    exact_single.cache_clear()
+    monkeypatch.undo()
+    assert isinstance(exact_single(), bool)
 
 
 def test_settle_turns_nan_into_no_bound_and_keeps_the_rest() -> None:

@@ -33,6 +33,10 @@ class WeightsError(ModelError):
     """A model's weights are missing, do not fit, or are NaN or infinite."""
 
 
+class PropertyError(ProvableCircuitsError):
+    """A VNN-LIB property is missing, malformed, or does not fit its network."""
+
+
 class DataError(ProvableCircuitsError):
     """A data set is missing or malformed."""
 

@@ -1,7 +1,7 @@
 """Rounding: the one place where floating-point error is bounded.
 
 All rigorous computation here is in IEEE binary64 with rounding to nearest, unit roundoff
-u = 2^-53. The theorem everything rests on (Higham, *Accuracy and Stability of Numerical
+u = 2^-53, or in binary32 with u = 2^-24 where that is said. The theorem everything rests on (Higham, *Accuracy and Stability of Numerical
 Algorithms*, 2nd ed., sections 2.2, 3.1 and 3.5):
 
     If s is a sum of n products a_i b_i evaluated in ANY order, with or without fused
@@ -11,7 +11,9 @@ Algorithms*, 2nd ed., sections 2.2, 3.1 and 3.5):
 
 No assumption is made about summation order, blocking or vectorisation, so any BLAS or convolution
 that multiplies and adds the terms of the definition is covered; algorithms that form other products
-(Strassen, Winograd, FFT) are not, and PyTorch uses none of them in float64 on a CPU.
+(Strassen, Winograd, FFT) are not, nor are sums in a narrower type than they claim. PyTorch uses none
+of the former on a CPU, and the latter only where a user asked for it; ``exact_single`` looks whether
+that is so before anything is computed in binary32.
 
 A single sum, difference, product or quotient is off by at most half a unit in the last place, so
 ``nextafter`` once outward encloses it. A sum in which anything overflows or is NaN encloses as
@@ -22,9 +24,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 UNIT_ROUNDOFF = 2.0**-53
@@ -52,11 +56,50 @@ class LinearMap(Protocol):
         """b, or None for zero."""
 
 
-def gamma(terms: int) -> float:
+def gamma(terms: int, unit: float = UNIT_ROUNDOFF) -> float:
     """An upper bound of n u / (1 - n u)."""
-    if terms * UNIT_ROUNDOFF >= 0.01:
-        raise OverflowError(f"a sum of {terms} terms is too long to enclose")
-    return terms * UNIT_ROUNDOFF * 1.02
+    if terms * unit >= 0.01:
+        return math.inf
+    return terms * unit * 1.02
+
+
+def unit_roundoff(dtype: torch.dtype) -> float:
+    """u for binary64 and binary32."""
+    return UNIT_ROUNDOFF if dtype == torch.float64 else 2.0**-24
+
+
+@lru_cache(maxsize=1)
+def exact_single() -> bool:
+    """Whether float32 convolutions and products here multiply and add what they should.
+
+    With small integers every product and partial sum of the definition is exact in binary32, so the
+    result must be exact, in any order of summation. Transformed algorithms, which divide, and
+    narrower types, which round, give themselves away.
+    """
+    if torch.get_float32_matmul_precision() != "highest":
+        return False
+    generator = torch.Generator().manual_seed(0)
+
+    def integers(*shape: int) -> Tensor:
+        return torch.randint(-1023, 1024, shape, generator=generator).float()
+
+    weight, image = integers(8, 8, 3, 3), integers(4, 8, 16, 16)
+    left, right = integers(64, 96), integers(96, 48)
+    pairs = [
+        (F.conv2d(image, weight, padding=1), F.conv2d(image.double(), weight.double(), padding=1)),
+        (
+            F.conv_transpose2d(image, weight, padding=1),
+            F.conv_transpose2d(image.double(), weight.double(), padding=1),
+        ),
+        (left @ right, left.double() @ right.double()),
+    ]
+    # Sums stay below 2^24 = 1024^2 * 16 only for 16 terms: compare the low bits of short sums.
+    short = F.conv2d(image[:, :1], weight[:, :1], padding=1)
+    pairs.append((short, F.conv2d(image[:, :1].double(), weight[:, :1].double(), padding=1)))
+    worst = max(
+        float((single.double() - double).abs().max() / double.abs().max()) for single, double in pairs
+    )
+    return worst <= 72 * 2.0**-24 and bool((pairs[-1][0].double() == pairs[-1][1]).all())
 
 
 def down(value: Tensor) -> Tensor:

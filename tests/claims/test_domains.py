@@ -71,6 +71,17 @@ def test_contains_admits_no_point_outside(
             assert distance_allowed(candidate.tolist(), x, eps, p)
 
 
+@pytest.mark.parametrize("p", [1, 2])
+def test_contains_does_not_trust_a_rounded_norm(p: float) -> None:
+    """The radius is the norm as computed; half of the time the exact norm is larger."""
+    for seed in range(40):
+        point = torch.randn(1, 60, generator=generator(seed), dtype=torch.float64)
+        eps = float(torch.linalg.vector_norm(point, p))
+        if bool(Ball([0.0] * 60, eps, p).contains(point)):
+            assert distance_allowed(point[0].tolist(), [0.0] * 60, eps, p)
+        assert Ball([0.0] * 60, eps * (1 + 1e-12), p).contains(point).all()
+
+
 @pytest.mark.parametrize("p", [1, 2, math.inf])
 def test_contains_is_not_shy(p: float) -> None:
     ball = Ball([0.5, -0.25, 3.0], 0.1, p)
@@ -111,6 +122,7 @@ DOMAINS: dict[str, Domain] = {
             "of radius zero": {"x": [1.0, 2.0], "eps": 0.0},
             "small beside its centre": {"x": [1e6, -3e5, 1e7], "eps": 1e-9},
             "smaller than a unit": {"x": [1e6, -3e5, 1e7], "eps": 1e-12},
+            "a few units wide": {"x": [2.0**20 + 2.0**-32] * 4, "eps": 1.7 * 2.0**-32},
             "wide": {"x": [0.1] * 5000, "eps": 0.01, "clip": (0, 1)},
         }.items()
     },
@@ -160,12 +172,31 @@ def test_samples_fill_the_ball(p: float) -> None:
     assert float(length.max()) > 1.95
 
 
+@pytest.mark.parametrize("name", [name for name in DOMAINS if "small beside" in name])
+def test_samples_move_where_rounding_lets_them(name: str) -> None:
+    domain = DOMAINS[name]
+    moved = (domain.sample(100, generator()) != domain.center).any(1)
+    assert float(moved.double().mean()) > 0.9
+
+
 @pytest.mark.parametrize("p", [1, 2])
 def test_projection_lands_near_the_surface(p: float) -> None:
     ball = Ball([0.5, 0.5], 0.1, p)
     found = ball.project(torch.tensor([[5.0, 0.5], [0.5, -7.0], [3.0, 3.0]]).double())
     length = torch.linalg.vector_norm(found - ball.x, p, dim=1)
     torch.testing.assert_close(length, torch.full_like(length, 0.1), rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("center", [0.5, 1e3])
+def test_projection_of_an_image_stays_near_the_surface(p: float, center: float) -> None:
+    """Rounding moves each of many elements, and their sum beyond the radius."""
+    ball = Ball([center] * 784, 1e-3, p)
+    far = ball.x + torch.randn(50, 784, generator=generator(), dtype=torch.float64)
+    found = ball.project(far)
+    assert ball.contains(found).all()
+    length = torch.linalg.vector_norm(found - ball.x, p, dim=1)
+    assert float(length.min()) > 1e-3 * (1 - 1e-4)
 
 
 def test_clip_and_mask_are_exact() -> None:

@@ -385,20 +385,21 @@ def _exponential(x: Fraction) -> Decimal:
 
 
 def sigmoid(x: Fraction) -> Fraction:
-    """To hundreds of digits."""
+    """To sixty digits."""
     if abs(x) > 800:
         return Fraction(int(x > 0))
     with localcontext() as context:
-        context.prec = 800
+        context.prec = 60
         return Fraction(1 / (1 + _exponential(-x)))
 
 
 def tanh(x: Fraction) -> Fraction:
-    """To more than a hundred digits, however small x is."""
+    """To sixty digits, however small x is: as many more are carried as the difference cancels."""
     if abs(x) > 800:
         return Fraction(1 if x > 0 else -1)
     with localcontext() as context:
-        context.prec = 800
+        smallness = x.denominator.bit_length() - abs(x.numerator).bit_length()
+        context.prec = 60 + max(0, smallness) // 3
         square = _exponential(2 * x)
         return Fraction((square - 1) / (square + 1))
 
@@ -501,15 +502,14 @@ def test_every_operation_can_be_imported_from_ops() -> None:
 
 
 @each(COMPUTED)
-@pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_shape_is_that_of_forward(row: Row, batch: int, dtype: torch.dtype) -> None:
-    op = row.make(tame(0)).to(dtype, CPU)
-    draw = tame(1)
-    inputs = [draw(batch, *shape).to(dtype) for shape in row.inputs]
-    output = op.forward(*inputs)
-    assert output.shape == (batch, *op.shape(*row.inputs))
-    assert output.dtype == dtype
+def test_shape_is_that_of_forward(row: Row, dtype: torch.dtype) -> None:
+    op, draw = row.make(tame(0)).to(dtype, CPU), tame(1)
+    for batch in (1, 3):
+        inputs = [draw(batch, *shape).to(dtype) for shape in row.inputs]
+        output = op.forward(*inputs)
+        assert output.shape == (batch, *op.shape(*row.inputs))
+        assert output.dtype == dtype
 
 
 @each(COMPUTED)
@@ -631,9 +631,8 @@ def test_linear_operations_are_linear(row: Row) -> None:
 
 
 @each(LINEAR)
-@pytest.mark.parametrize("count", [1, 4])
-def test_pullback_is_the_transpose(row: Row, count: int) -> None:
-    op, draw = linear_op(row, 12), tame(13)
+def test_pullback_is_the_transpose(row: Row) -> None:
+    op, draw, count = linear_op(row, 12), tame(13), 4
     x = [draw(count, *shape) for shape in row.inputs]
     rows = draw(count, *op.shape(*row.inputs))
     image = op.forward(*x) - op.forward(*(torch.zeros_like(value) for value in x))
@@ -762,8 +761,8 @@ def _points(ends: list[Interval], sample: int, seed: int) -> Iterator[list[Exact
 
 
 @each(COMPUTED)
-@pytest.mark.parametrize("seed", [21, 22])
-def test_intervals_enclose(row: Row, seed: int) -> None:
+def test_intervals_enclose(row: Row) -> None:
+    seed = 21
     op = row.make(tame(seed))
     ends = _interval_at(row, seed + 10, [0.0, 1e-3, 1.0])
     found = op.interval(*ends)
@@ -801,20 +800,20 @@ def test_intervals_of_boxes_reach_their_extremes(row: Row) -> None:
 
 
 @each(COMPUTED)
-@pytest.mark.parametrize("seed", range(40, 48))
-def test_intervals_enclose_wild_numbers(row: Row, seed: int) -> None:
+def test_intervals_enclose_wild_numbers(row: Row) -> None:
     """Cancellation, denormals and overflow: never a wrong finite end, never NaN."""
-    op, draw = row.make(wild(seed)), wild(seed + 100)
-    ends = []
-    for shape in row.inputs:
-        first, second = draw(2, *shape), draw(2, *shape)
-        second[0] = first[0]
-        ends.append((torch.minimum(first, second), torch.maximum(first, second)))
-    found = op.interval(*ends)
-    assert sound(found)
-    for sample in (0, 1):
-        for point in itertools.islice(_points(ends, sample, seed), 3):
-            assert encloses(found, sample, exact(op, *point))
+    for seed in range(40, 46):
+        op, draw = row.make(wild(seed)), wild(seed + 100)
+        ends = []
+        for shape in row.inputs:
+            first, second = draw(2, *shape), draw(2, *shape)
+            second[0] = first[0]
+            ends.append((torch.minimum(first, second), torch.maximum(first, second)))
+        found = op.interval(*ends)
+        assert sound(found)
+        for sample in (0, 1):
+            for point in itertools.islice(_points(ends, sample, seed), 3):
+                assert encloses(found, sample, exact(op, *point))
 
 
 @each(COMPUTED)
@@ -882,7 +881,7 @@ def test_activations_are_monotone_and_enclosed_everywhere(row: Row) -> None:
 
 @pytest.mark.parametrize("op", [ops.Sigmoid(), ops.Tanh()], ids=["sigmoid", "tanh"])
 def test_smooth_activations_are_enclosed_to_the_last_digit(op: Op) -> None:
-    """Many points of every size, long enough for vectorised code, against eight hundred digits."""
+    """Many points of every size, long enough for vectorised code, against sixty digits."""
     generator = torch.Generator().manual_seed(0)
     size = torch.rand(300, generator=generator, dtype=torch.float64) * 12 - 9
     sign = torch.where(torch.rand(300, generator=generator) < 0.5, -1.0, 1.0)

@@ -587,6 +587,11 @@ def test_modules_that_are_no_fixed_function_of_one_tensor(function: Any, says: s
     assert says in fails(Function(function), torch.ones(2, 3))
 
 
+def test_pytorch_prints_nothing_beside_the_error(capfd: pytest.CaptureFixture[str]) -> None:
+    fails(Function(lambda m, x: x if x.sum() > 0 else -x), torch.ones(2, 3))
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_module_that_changes_itself_is_refused_and_left_as_it_was() -> None:
     class Counting(nn.Module):
         calls: Tensor

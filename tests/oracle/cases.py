@@ -1,7 +1,8 @@
 """Random claims of all kinds about small random networks, and the truth about each.
 
 A case is drawn from one seed. ``truth`` asks the mixed-integer program; ``claim`` writes the same
-case with the public face of ``provable_circuits``, which is all of that package this file knows.
+case with the public face of ``provable_circuits``. Of the rest of that package this file knows the
+operations' names alone, to write networks into graphs faster than torch exports them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import torch
 from torch import nn
 
 import provable_circuits as pc
+from provable_circuits.network import ops
+from provable_circuits.network.graph import GraphBuilder
 from tests.oracle.milp import Optimum, Patch, Question, solve
 from tests.oracle.network import INPUT, Network, Vector, Writer, exact
 from tests.oracle.regions import Floats, Region
@@ -38,14 +41,16 @@ def _weights(module: nn.Module, dice: Dice) -> nn.Module:
     return module
 
 
-def fully_connected(dice: Dice, sizes: Sequence[int], slope: float) -> Network:
-    """Linear layers with activations between them."""
+def fully_connected(
+    dice: Dice, sizes: Sequence[int], slope: float = 0.0, curve: str | None = None
+) -> Network:
+    """Linear layers with activations between them: (leaky) ReLU, or the curve named."""
     writer, value = Writer((sizes[0],)), INPUT
     for i, (before, after) in enumerate(zip(sizes, sizes[1:], strict=False)):
         layer = _weights(nn.Linear(before, after, bias=bool(dice.random() < 0.9)), dice)
         value = writer.layer(f"fc{i}", layer, value)
         if i < len(sizes) - 2:
-            value = writer.relu(value, slope)
+            value = writer.curved(value, curve) if curve else writer.relu(value, slope)
     return writer.net
 
 
@@ -67,6 +72,18 @@ def residual(dice: Dice, inputs: int, width: int, outputs: int, projection: bool
 
 def convolutional(dice: Dice, filters: bool) -> Network:
     """One or two convolutions, perhaps normalised and pooled, then one or two linear layers."""
+    while True:
+        net = _convolutional(dice, filters)
+        if kinks(net) <= 24:
+            return net
+
+
+def kinks(net: Network) -> int:
+    """Units at which the network bends; a window of four bends three times."""
+    return sum(s.size * (3 if s.kind == "max" else s.kind == "relu") for s in net.steps)
+
+
+def _convolutional(dice: Dice, filters: bool) -> Network:
     channels, size = int(dice.integers(1, 3)), int(dice.integers(3, 6))
     writer = Writer((channels, size, size))
     value, depth = INPUT, int(dice.integers(1, 3))
@@ -117,6 +134,64 @@ def _norm(channels: int, dice: Dice) -> nn.BatchNorm2d:
     return norm
 
 
+def graph_of(net: Network) -> pc.Graph:
+    """The network written into the package's graph, call by call; ``from_torch`` is slower."""
+    builder = GraphBuilder()
+    values = {INPUT: builder.input("x", net.shape)}
+    for place, (what, places) in enumerate(net.module.calls):
+        module = getattr(net.module, what) if isinstance(what, str) else what
+        layer = what if isinstance(what, str) else None
+        sources = [values[i] for i in places]
+        op = _operation(module, builder[sources[0]].shape)
+        values[place] = builder.add(layer or f"step{place}", op, *sources, layer=layer)
+    return builder.build([values[len(net.module.calls) - 1]])
+
+
+def _operation(module: Any, shape: tuple[int, ...]) -> ops.Op:
+    if isinstance(module, nn.Linear):
+        return ops.Linear(module.weight.detach(), _detached(module.bias))
+    if isinstance(module, nn.Conv2d):
+        return ops.Conv2d(
+            module.weight.detach(),
+            _detached(module.bias),
+            (module.stride[0], module.stride[1]),
+            (int(module.padding[0]), int(module.padding[1])),
+        )
+    if isinstance(module, nn.BatchNorm2d):
+        if module.running_mean is None or module.running_var is None:
+            raise ValueError("batch normalisation without statistics")
+        return ops.BatchNorm.from_statistics(
+            module.num_features,
+            3,
+            module.weight.detach(),
+            module.bias.detach(),
+            module.running_mean,
+            module.running_var,
+            module.eps,
+        )
+    if isinstance(module, nn.ReLU):
+        return ops.ReLU()
+    if isinstance(module, nn.LeakyReLU):
+        return ops.LeakyReLU(module.negative_slope)
+    if isinstance(module, nn.Tanh):
+        return ops.Tanh()
+    if isinstance(module, nn.Sigmoid):
+        return ops.Sigmoid()
+    if isinstance(module, nn.AvgPool2d):
+        return ops.AvgPool2d((2, 2), (1, 1))
+    if isinstance(module, nn.MaxPool2d):
+        return ops.MaxPool2d((2, 2), (1, 1))
+    if isinstance(module, nn.Flatten):
+        return ops.Reshape((math.prod(shape),))
+    if module is torch.add:
+        return ops.Add()
+    raise ValueError(f"no operation for {module}")
+
+
+def _detached(value: torch.Tensor | None) -> torch.Tensor | None:
+    return None if value is None else value.detach()
+
+
 # --- cases -------------------------------------------------------------------------------------
 
 
@@ -158,7 +233,9 @@ class Case:
 
     @cached_property
     def graph(self) -> pc.Graph:
-        """The network as the package reads it from torch."""
+        """The network as the package has it: written by hand, or every eighth read from torch."""
+        if self.seed % 8:
+            return graph_of(self.net)
         return pc.Graph.from_torch(self.net.module, torch.zeros(1, *self.net.shape))
 
     @cached_property
@@ -181,6 +258,18 @@ class Case:
         """Whether the verifier promises no completeness: 2-norms."""
         shapes = [*self.regions, *(p for p in self.patches if isinstance(p, Region))]
         return self.metric == "norm2" or any(shape.is_round for shape in shapes)
+
+    def keeping(self, kept: list[str]) -> Case:
+        """The same case about another circuit of the same network."""
+        other = replace(self, kept=kept)
+        other.__dict__["graph"] = self.graph
+        return other
+
+    def holds(self, truth: Truth, tolerance: float) -> bool:
+        """Whether the claim holds with this tolerance (or fraction), near the threshold or not."""
+        if self.metric.startswith("winner"):
+            return tolerance < truth.low
+        return tolerance > truth.high
 
     def targets(self, j: int) -> int:
         """The target output of input j."""
@@ -326,6 +415,47 @@ def draw(seed: int) -> Case:
         metric=metric,
         target=target,
         notes=[str(kind), granularity, note],
+    )
+
+
+def small(seed: int, net: Network | None = None, p: float | None = None) -> Case:
+    """A random case of few units: input balls, and patches that a point or a fixed value gives."""
+    dice = np.random.default_rng(10_000 + seed)
+    metric = ["norm1", "logit", "max", "winner-runner", "norm1", "winner-all"][seed % 6]
+    if net is None:
+        sizes = [2, int(dice.integers(3, 6)), int(dice.integers(2, 4)), 3]
+        net = fully_connected(dice, sizes, 0.1 if seed % 4 == 3 else 0.0)
+    elif metric.startswith("winner"):
+        metric = "max"
+    kept = [name for name in net.names if dice.random() < 0.6]
+    regions, domains = [], []
+    for _ in range(2):
+        if p is None:
+            region, domain = _domain(dice, net, disc=False)
+        else:
+            center, eps = np.round(dice.random(net.inputs), 3), 0.3
+            widest = np.full(net.inputs, np.inf)
+            region = Region(center, -widest, widest, p, eps)
+            domain = pc.Ball(center.reshape(net.shape), eps, p)
+        regions.append(region)
+        domains.append(domain)
+    patching: pc.Patching = pc.Zero()
+    patches: list[Patch] = [{c.step: np.zeros(net.steps[c.step].size) for c in net.cuts}] * 2
+    if seed % 2:
+        widest = np.full(net.inputs, np.inf)
+        patching = pc.Reachable(eps=0.2)
+        patches = [Region(r.center, -widest, widest, math.inf, 0.2) for r in regions]
+    return Case(
+        seed=seed,
+        net=net,
+        kept=kept,
+        granularity="neuron",
+        regions=regions,
+        domains=domains,
+        patching=patching,
+        patches=patches,
+        metric=metric,
+        notes=["small"],
     )
 
 

@@ -1,8 +1,8 @@
 """Small networks, twice: as a torch module, and as plain steps that the oracle computes with.
 
 A step is an affine map written as a dense matrix (convolutions and average pooling are expanded by
-pushing basis vectors through the torch layer), a ReLU, a leaky ReLU, a maximum over windows, or a
-sum. Where a layer's components are cut is written down by whoever builds the network, from the
+pushing basis vectors through the torch layer), a ReLU, a leaky ReLU, tanh, sigmoid, a maximum over
+windows, or a sum. Where a layer's components are cut is written down by whoever builds the network, from the
 definition: behind the activation that the layer feeds, else at the layer's own output.
 
 Nothing here knows ``provable_circuits``.
@@ -45,14 +45,27 @@ class Step:
             if self.matrix is None or self.vector is None:
                 raise ValueError("an affine step has a matrix and a vector")
             if values[0].dtype == object:
-                return _exact(self.matrix) @ values[0] + _exact(self.vector)
+                return self._exactly(values[0])
             return self.matrix @ values[0] + self.vector
         if self.kind == "add":
             return values[0] + values[1]
         if self.kind == "max":
             return np.array([max(values[0][window]) for window in self.windows], values[0].dtype)
+        if self.kind == "tanh":
+            return np.tanh(values[0])
+        if self.kind == "sigmoid":
+            return 1 / (1 + np.exp(-values[0]))
         slope = Fraction(self.slope) if values[0].dtype == object else self.slope
         return np.where(values[0] > 0, values[0], values[0] * slope)
+
+    def _exactly(self, value: Vector) -> Vector:
+        """The affine map of Fractions, skipping the zeros of the matrix."""
+        if self.matrix is None or self.vector is None:
+            raise ValueError("an affine step has a matrix and a vector")
+        total = [Fraction(v) for v in self.vector.tolist()]
+        for i, j in zip(*self.matrix.nonzero(), strict=True):
+            total[i] += Fraction(float(self.matrix[i, j])) * value[j]
+        return np.array(total, dtype=object)
 
     def interval(self, *ends: tuple[Vector, Vector]) -> tuple[Vector, Vector]:
         """Plain interval arithmetic; no care for rounding."""
@@ -122,10 +135,11 @@ class Network:
         x: Vector,
         removed: Mapping[int, NDArray[np.bool_]] | None = None,
         patch: Mapping[int, Vector] | None = None,
+        until: int | None = None,
     ) -> list[Vector]:
-        """The value of every step; where units are removed they take their patch."""
+        """The value of every step before ``until``; removed units take their patch."""
         values: list[Vector] = []
-        for index, step in enumerate(self.steps):
+        for index, step in enumerate(self.steps[:until]):
             value = step.apply(*(x if i == INPUT else values[i] for i in step.inputs))
             if removed and patch is not None and index in removed:
                 value = np.where(removed[index], patch[index], value)
@@ -179,13 +193,21 @@ class Writer:
         self.shapes: dict[int, tuple[int, ...]] = {INPUT: shape}
         self._loose: dict[int, int] = {}  # steps at which a layer is cut that may still move
 
-    def layer(self, name: str, module: nn.Module, source: int, filters: bool | None = None) -> int:
+    def layer(
+        self,
+        name: str,
+        module: nn.Module,
+        source: int,
+        filters: bool | None = None,
+        keep_double: bool = False,
+    ) -> int:
         """A linear layer or a convolution. Its neurons, or filters, are components.
 
-        With ``filters`` given, only convolutions (true) or linear layers (false) are cut.
+        With ``filters`` given, only convolutions (true) or linear layers (false) are cut. Weights are
+        float32, unless ``keep_double``.
         """
         self.net.module.add_module(name, module)
-        place = self._affine(name, module, source)
+        place = self._affine(name, module, source, keep_double)
         is_conv = isinstance(module, nn.Conv2d)
         if filters is None or filters == is_conv:
             shape = self.shapes[place]
@@ -219,6 +241,14 @@ class Writer:
             self._loose.pop(place, None)
         return place
 
+    def curved(self, source: int, kind: str) -> int:
+        """Tanh or sigmoid, by name."""
+        step = Step(kind, (source,), self.net.steps[source].size)
+        place = self._add(step, nn.Tanh() if kind == "tanh" else nn.Sigmoid(), self.shapes[source])
+        self._move(source, place)
+        self._loose.pop(place, None)
+        return place
+
     def add(self, first: int, second: int) -> int:
         """The sum of two steps."""
         step = Step("add", (first, second), self.net.steps[first].size)
@@ -238,7 +268,13 @@ class Writer:
         step = Step("max", (source,), len(windows), windows=windows)
         return self._add(step, nn.MaxPool2d(kernel, stride), (channels, rows, columns))
 
-    def _affine(self, call: str | Callable[..., Tensor], module: nn.Module, source: int) -> int:
+    def _affine(
+        self,
+        call: str | Callable[..., Tensor],
+        module: nn.Module,
+        source: int,
+        keep_double: bool = False,
+    ) -> int:
         """A step from a torch layer: zero gives the vector, basis vectors the matrix."""
         shape = self.shapes[source]
         count = int(np.prod(shape))
@@ -248,8 +284,11 @@ class Writer:
             zero = double(torch.zeros(1, *shape, dtype=torch.float64))
             basis = torch.eye(count, dtype=torch.float64).reshape(count, *shape)
             columns = (_linear_part(double))(basis).reshape(count, -1)
-        module.float()
+            if isinstance(module, nn.Linear):  # as it is, whatever a product would make of it
+                columns = module.weight.T.clone()
         matrix, vector = columns.T.numpy().copy(), zero.flatten().numpy().copy()
+        if not keep_double:
+            module.float()
         step = Step("affine", (source,), len(vector), matrix, vector)
         return self._add(step, call, tuple(zero.shape[1:]))
 

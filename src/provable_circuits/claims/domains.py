@@ -282,18 +282,20 @@ class Ball(Domain):
         return self._drawn_in(self.x + (inside - self.x) * self._column(share))
 
     def _drawn_in(self, points: Tensor) -> Tensor:
-        """Points near the ball, halfway to the centre again and again until they are inside.
+        """Points of the ball or just outside, moved towards the centre until they are inside.
 
-        Where the radius is small beside the centre, rounding moves a point by more than its share.
+        The smaller the radius beside the centre, the further rounding puts a point from its place.
         """
         lower, upper = self._inner_box()
-        points = torch.minimum(torch.maximum(points, lower), upper)
-        for _ in range(8):
-            inside = self.contains(points)
+        found = torch.minimum(torch.maximum(points, lower), upper)
+        for retreat in (1e-11, 1e-9, 1e-7, 1e-5, 1e-3, 0.1, 0.5):
+            inside = self.contains(found)
             if bool(inside.all()):
-                return points
-            points = torch.where(self._column(inside), points, self.x + (points - self.x) * 0.5)
-        return torch.where(self._column(self.contains(points)), points, self.x)
+                return found
+            nearer = self.x + (points - self.x) * (1 - retreat)
+            nearer = torch.minimum(torch.maximum(nearer, lower), upper)
+            found = torch.where(self._column(inside), found, nearer)
+        return torch.where(self._column(self.contains(found)), found, self.x)
 
     def _column(self, values: Tensor) -> Tensor:
         """One value for each point, against points."""

@@ -45,7 +45,7 @@ class Specification:
 
     def write(self, builder: GraphBuilder, reference: str | None, output: str) -> str:
         """Append what makes y from the network's and the circuit's outputs; returns its name."""
-        if reference is None:
+        if reference is None or not self.needs_reference:
             return output
         difference = builder.add("difference", Subtract(), output, reference)
         metric = self.metric

@@ -10,6 +10,8 @@ run beside the module on the example input, and a disagreement is an error.
 from __future__ import annotations
 
 import contextlib
+import io
+import logging
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -114,10 +116,23 @@ def _try_out(module: nn.Module, example: Tensor) -> Tensor:
     return output
 
 
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what PyTorch prints beside an error to itself; the error says enough."""
+    logger = logging.getLogger("torch.fx.experimental.symbolic_shapes")
+    disabled, logger.disabled = logger.disabled, True
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logger.disabled = disabled
+
+
 def _capture(module: nn.Module, example: Tensor) -> ExportedProgram:
     try:
-        program: ExportedProgram = torch.export.export(module, (example,), strict=False)
-        program = program.run_decompositions({})
+        with _quiet():
+            program: ExportedProgram = torch.export.export(module, (example,), strict=False)
+            program = program.run_decompositions({})
     except Exception as error:  # torch.export raises many unrelated types
         raise ModelError(
             "PyTorch could not capture the module as a graph, most often because its forward "

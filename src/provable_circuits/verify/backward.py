@@ -14,8 +14,9 @@ the pullback of absolute values, so against tensors bounded by |x| <= X it moves
 
     gamma(n) * ||A||_1 * (gain * X + |b|),
 
-gain being the largest row sum of |L|. The same shape bounds the error of each slope's product, each
-sum of offsets and each addition where paths meet. Norms need not be exact: ||A L||_1 <= gain ||A||_1
+gain being the largest row sum of |L| (or gain * X + |b| replaced by the largest |L||x| + |b|). The
+same shape bounds the error of each slope's product, each sum of offsets, each weight rounded to float32
+and each addition where paths meet. Norms need not be exact: ||A L||_1 <= gain ||A||_1
 carries a bound along for nothing, and only where that has grown far is the norm itself measured.
 Products that underflow lose up to TINY each, which tensors of large values can make large again: an
 entry of a pullback loses up to n TINY, and m such entries move the value by at most m n TINY X.
@@ -26,7 +27,7 @@ out; such a value may guide, never prove.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -34,9 +35,12 @@ from torch import Tensor
 
 from provable_circuits.network.graph import Graph
 from provable_circuits.network.ops import Constant, Input, LinearOp, Op
-from provable_circuits.rounding import TINY, Interval, gamma
+from provable_circuits.rounding import TINY, UNIT_ROUNDOFF, Interval, gamma, unit_roundoff
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxation import Lines
+
+TINY_SINGLE = 2.0**-125
+"""Twice the smallest normal float32: more than any underflow can lose there."""
 
 GROWTH = 1e4
 """How far a carried bound of a norm may grow before the norm is measured."""
@@ -73,58 +77,101 @@ class Pass:
     activations: dict[str, Tensor] = field(default_factory=dict)
 
 
-def measured_norm(rows: Tensor) -> float:
-    """An upper bound of the largest 1-norm of rows [problems, rows, *shape]."""
-    return float(torch.linalg.vector_norm(rows.flatten(2), 1, dim=2).amax()) * (1 + 1e-6)
+def measured_norm(rows: Tensor) -> Tensor:
+    """Upper bounds [problems, rows] of the 1-norms of rows [problems, rows, *shape].
+
+    A sum of n float32 terms is off by at most gamma(n); 1e-2 covers every n for which that is finite.
+    """
+    slack = 1e-6 if rows.dtype == torch.float64 else 1e-2
+    return torch.linalg.vector_norm(rows.flatten(2), 1, dim=2).double() * (1 + slack)
 
 
 class _Error:
-    """Collects rounding errors in plain numbers, along with bounds of ||A||_1 at each tensor."""
+    """Collects rounding errors, along with bounds of ||A||_1 at each tensor.
 
-    def __init__(self, sizes: Sizes, start: str, rows: Tensor) -> None:
-        self.sizes = sizes
-        self.total = 0.0
-        self.reach = 0.0
-        first = measured_norm(rows)
-        self.norms = {start: first}
+    In float64 norms are carried along as plain numbers, the same for all rows. In float32, where
+    errors matter, they are measured at every tensor, row by row, and the size of what a row meets
+    is that of |L||x| + |b| itself.
+    """
+
+    def __init__(self, view: View, start: str, rows: Tensor) -> None:
+        self.view = view
+        self.unit = unit_roundoff(rows.dtype)
+        self.tiny = TINY if rows.dtype == torch.float64 else TINY_SINGLE
+        self.measured = rows.dtype != torch.float64
+        self.total: Tensor | float = 0.0
+        self.reach: Tensor | float = 0.0
+        first = 0.0 if self.measured else float(measured_norm(rows).amax())
+        self.norms: dict[str, float] = {start: first}
+        self.merged: set[str] = set()
         self.limit = GROWTH * max(first, 1e-300)
 
-    def at(self, name: str, rows: Tensor) -> float:
+    def at(self, name: str, rows: Tensor) -> Tensor | float:
         """A bound of the norm of the rows held at a tensor."""
-        norm = self.norms[name]
-        if norm > self.limit:
-            norm = min(norm, measured_norm(rows))
-            self.norms[name] = norm
+        if self.measured:
+            norm: Tensor | float = measured_norm(rows)
+        else:
+            carried = self.norms[name]
+            if carried > self.limit:
+                carried = min(carried, float(measured_norm(rows).amax()))
+                self.norms[name] = carried
+            norm = carried
+        if name in self.merged:
+            self.add(norm, 2, self.view.sizes[name])
         return norm
 
-    def add(self, norm: float, terms: int, size: float) -> None:
+    def add(self, norm: Tensor | float, terms: int, size: float, unit: float | None = None) -> None:
         """A rounding of ``terms`` products against values up to ``size``."""
-        self.total += gamma(terms) * 1.01 * norm * size + TINY
-        self.reach += norm * size
+        self.total = self.total + norm * (gamma(terms, unit or self.unit) * 1.01 * size)
+        self.reach = self.reach + norm * size
 
     def underflow(self, entries: int, terms: int, size: float) -> float:
-        """Products lost in a tensor of ``entries`` sums of ``terms``; returns how far norms may be."""
-        lost = entries * terms * TINY
-        self.total += lost * (size + 1)
+        """Products lost in ``entries`` sums of ``terms``; returns how far a norm may be off by them."""
+        lost = entries * terms * self.tiny
+        self.total = self.total + lost * (size + 1)
         return lost
 
-    def carry(self, name: str, norm: float, merged: bool) -> None:
-        """Rows of this norm arrive at a tensor, where others may be waiting."""
-        self.norms[name] = norm + self.norms.get(name, 0.0) if merged else norm
-        if merged:
-            self.add(self.norms[name], 2, self.sizes[name])
+    def weights(self, norm: Tensor | float, op: LinearOp, size: float) -> None:
+        """Weights and offsets that a narrower type cannot hold, against values up to ``size``."""
+        if self.measured:
+            self.total = self.total + norm * (self.tiny * (op.terms * size + 1))
 
-    def result(self, nodes: int) -> float:
-        """The bound of the error of the whole pass."""
-        return (self.total + gamma(4 * nodes + 16) * self.reach) * (1 + 1e-6) + TINY
+    def carry(self, name: str, norm: Tensor | float, merged: bool) -> None:
+        """Rows of this norm arrive at a tensor, where others may be waiting."""
+        if merged:
+            self.merged.add(name)
+        if not self.measured:
+            arrived = float(torch.as_tensor(norm).amax())
+            self.norms[name] = arrived + (self.norms.get(name, 0.0) if merged else 0.0)
+
+    def result(self, nodes: int) -> Tensor | float:
+        """The bound of the error of the whole pass; its parts are added up in float64."""
+        return (self.total + gamma(4 * nodes + 16) * self.reach) * (1 + 1e-5) + TINY
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """A graph's operations, region, lines and sizes, in the arithmetic of one dtype.
+
+    Attributes:
+        graph: the merged graph.
+        ops: its operations.
+        region: where its inputs range (always float64).
+        lines: for every activation, its lines.
+        sizes: the largest absolute value of every tensor.
+        reaches: for a linear operation, the largest entry of |L||x| + |b|.
+    """
+
+    graph: Graph
+    ops: Mapping[str, Op]
+    region: Region
+    lines: Mapping[str, Lines]
+    sizes: Sizes
+    reaches: Callable[[str], float]
 
 
 def backward(
-    graph: Graph,
-    ops: Mapping[str, Op],
-    region: Region,
-    sizes: Sizes,
-    relaxations: Mapping[str, Lines],
+    view: View,
     start: str,
     rows: Tensor,
     *,
@@ -135,11 +182,7 @@ def backward(
     """Lower bounds of ``rows . tensor`` for every problem of the region.
 
     Args:
-        graph: the merged graph.
-        ops: its operations in float64.
-        region: where its inputs range.
-        sizes: the largest absolute value of every tensor.
-        relaxations: lines for every activation that ``start`` depends on, by name.
+        view: the graph in the rows' arithmetic.
         start: the tensor bounded.
         rows: [problems, rows, *shape of start].
         multipliers: for activations, signed multipliers s * beta of their input's splits,
@@ -147,11 +190,12 @@ def backward(
         rigorous: whether rounding errors are taken off.
         keep_rows: whether the rows at activations are returned.
     """
+    graph, ops, sizes = view.graph, view.ops, view.sizes
     problems, count = rows.shape[:2]
     held: dict[str, Tensor] = {start: rows}
     parts: list[Tensor] = []
     found = Pass(rows)
-    error = _Error(sizes, start, rows) if rigorous else None
+    error = _Error(view, start, rows) if rigorous else None
     for node in reversed(graph.nodes):
         coefficients = held.pop(node.name, None)
         if coefficients is None:
@@ -160,12 +204,13 @@ def backward(
         norm = error.at(node.name, coefficients) if error is not None else 0.0
         if isinstance(op, Input):
             found.inputs[node.name] = coefficients
-            parts.append(region.least(node.name, coefficients))
+            parts.append(view.region.least(node.name, coefficients.double()))
             if error is not None:
-                error.add(norm, 8 * math.prod(node.shape) + 32, 2 * sizes[node.name])
+                terms = 8 * math.prod(node.shape) + 32
+                error.add(norm, terms, 2 * sizes[node.name], UNIT_ROUNDOFF)
                 error.underflow(math.prod(node.shape), 8, 0.0)
         elif isinstance(op, Constant):
-            parts.append(coefficients.flatten(2) @ op.value.flatten())
+            parts.append((coefficients.flatten(2) @ op.value.flatten()).double())
             if error is not None:
                 error.add(norm, op.value.numel() + 8, sizes[node.name])
                 error.underflow(op.value.numel(), 2, 0.0)
@@ -173,36 +218,41 @@ def backward(
             pulled = op.pullback(coefficients.flatten(0, 1), *(graph[n].shape for n in node.inputs))
             offset = op.offset()
             if offset is not None:
-                parts.append(_dot(coefficients, offset))
-            passed_on = norm * op.back_gain * (1 + 1e-9)
+                parts.append(_dot(coefficients, offset).double())
+            passed_on = norm * (op.back_gain * (1 + 1e-9))
             if error is not None and not op.exact:
+                error.add(norm, op.back_terms + 8, view.reaches(node.name))
+                if offset is not None:
+                    error.add(norm, math.prod(node.shape) + 8, op.offset_size)
+                    error.underflow(math.prod(node.shape), 2, 0.0)
                 largest = max(sizes[name] for name in node.inputs)
-                terms = max(op.back_terms, math.prod(node.shape)) + 8
-                error.add(norm, terms, largest * op.gain + op.offset_size)
                 entries = sum(math.prod(graph[name].shape) for name in node.inputs)
-                passed_on += error.underflow(entries, terms, largest)
+                passed_on = passed_on + error.underflow(entries, op.back_terms, largest)
+                error.weights(norm, op, largest)
             for name, piece in zip(node.inputs, pulled, strict=True):
                 _arrive(held, name, piece.unflatten(0, (problems, count)), passed_on, error)
         else:
             if keep_rows:
                 found.activations[node.name] = coefficients
-            line = relaxations[node.name]
+            line = view.lines[node.name]
             piece, part = _through(coefficients, line)
             if part is not None:
-                parts.append(part)
-            steepest = line.steepest
-            passed_on = norm * steepest
+                parts.append(part.double())
+            passed_on = norm * line.steepest
             if multipliers is not None and node.name in multipliers:
                 piece = piece - multipliers[node.name]
                 if error is not None:
-                    passed_on += measured_norm(multipliers[node.name])
+                    passed_on = passed_on + measured_norm(multipliers[node.name])
             (source,) = node.inputs
             if error is not None:
-                error.add(norm, math.prod(node.shape) + 8, line.highest(sizes[source]))
+                error.add(norm, math.prod(node.shape) + 8, line.highest)
                 error.add(passed_on, 4, sizes[source])
-                passed_on += error.underflow(math.prod(node.shape), 4, sizes[source])
+                passed_on = passed_on + error.underflow(math.prod(node.shape), 4, sizes[source])
             _arrive(held, source, piece, passed_on, error)
-    value = torch.stack(parts).sum(0) if parts else rows.new_zeros(problems, count)
+    if parts:
+        value = torch.stack(parts).sum(0)
+    else:
+        value = torch.zeros(problems, count, dtype=torch.float64, device=rows.device)
     if error is not None:
         value = (value - error.result(len(graph))).nan_to_num(
             nan=-math.inf, posinf=-math.inf, neginf=-math.inf
@@ -235,7 +285,11 @@ def _dot(rows: Tensor, offset: Tensor) -> Tensor:
 
 
 def _arrive(
-    held: dict[str, Tensor], name: str, piece: Tensor, norm: float, error: _Error | None
+    held: dict[str, Tensor],
+    name: str,
+    piece: Tensor,
+    norm: Tensor | float,
+    error: _Error | None,
 ) -> None:
     before = held.get(name)
     held[name] = piece if before is None else before + piece

@@ -17,14 +17,18 @@ from torch import Tensor
 
 from provable_circuits.network.execution import operations
 from provable_circuits.network.graph import Graph
-from provable_circuits.network.ops import Conv2d, Input, Linear, LinearOp
-from provable_circuits.rounding import Interval
-from provable_circuits.verify.backward import Pass, Sizes, backward
+from provable_circuits.network.ops import Conv2d, Input, Linear, LinearOp, Op
+from provable_circuits.rounding import Interval, exact_single
+from provable_circuits.verify.backward import Pass, Sizes, View, backward
+from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxation import Lines, leak, lines
 
-CHUNK_ELEMENTS = 2**23
-"""Numbers in the largest tensor of rows that one backward pass holds: 64 MB."""
+CHUNK_ELEMENTS = 2**20
+"""Numbers in the largest tensor of rows that one backward pass holds, so that it fits a cache."""
+
+SINGLE_FROM = 1024
+"""Graphs with a tensor of more units than this are bounded in float32 where many rows are."""
 
 
 class Structure:
@@ -38,6 +42,13 @@ class Structure:
             node for node in graph.nodes if node.inputs and not isinstance(node.op, LinearOp)
         )
         self.largest = max((math.prod(node.shape) for node in graph.nodes), default=1)
+        self.single = self.largest > SINGLE_FROM and exact_single()
+        """Whether many rows are bounded in float32, which is faster where tensors are large."""
+
+    @cached_property
+    def single_ops(self) -> Mapping[str, Op]:
+        """The operations in float32."""
+        return operations(self.graph, torch.float32, self.device)
 
     @cached_property
     def single_layer(self) -> frozenset[str]:
@@ -70,6 +81,7 @@ class Bounds:
         known: Mapping[str, Interval] | None = None,
         prior: Mapping[str, Interval] | None = None,
         known_lines: Mapping[str, Lines] | None = None,
+        deadline: Deadline | None = None,
     ) -> None:
         self.structure = structure
         self.region = region
@@ -77,9 +89,12 @@ class Bounds:
         self.ends: dict[str, Interval] = {}
         self.lines: dict[str, Lines] = {}
         self.sizes = Sizes(self.ends)
+        self._single_lines: dict[str, Lines] = {}
+        self._reaches: dict[str, float] = {}
         self.known = known or {}
         self.prior = prior or {}
         self.known_lines = known_lines or {}
+        self.deadline = deadline or Deadline()
 
     def compute(self, refine: bool = True) -> None:
         """Enclose every tensor; with ``refine``, bound open units again by backward passes."""
@@ -136,7 +151,11 @@ class Bounds:
         units = wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :most]
         size = max(1, CHUNK_ELEMENTS // (2 * self.problems * structure.largest))
         for part in units.split(size, dim=1):
-            rows = lower.new_zeros(self.problems, 2, part.shape[1], flat_lower.shape[1])
+            self.deadline.check()
+            dtype = torch.float32 if structure.single else torch.float64
+            rows = lower.new_zeros(
+                self.problems, 2, part.shape[1], flat_lower.shape[1], dtype=dtype
+            )
             rows[:, 0].scatter_(2, part.unsqueeze(2), 1.0)
             rows[:, 1].scatter_(2, part.unsqueeze(2), -1.0)
             found = self.backward(name, rows.flatten(1, 2).unflatten(2, shape)).value
@@ -155,25 +174,53 @@ class Bounds:
         rigorous: bool = True,
         keep_rows: bool = False,
     ) -> Pass:
-        """One backward pass from ``start``; ``slopes`` replace the free lower slopes of ReLUs."""
-        chosen: Mapping[str, Lines] = self.lines
+        """One backward pass from ``start``, in the arithmetic of ``rows``.
+
+        ``slopes``, float32 numbers, replace the free lower slopes of ReLUs.
+        """
+        structure = self.structure
+        single = rows.dtype == torch.float32
+        chosen = self._single_lines if single else self.lines
+        if single:
+            for name, line in self.lines.items():
+                if name not in chosen:
+                    chosen[name] = line.single()
         if slopes:
-            chosen = dict(self.lines)
+            chosen = dict(chosen)
             for name, slope in slopes.items():
-                source = self.structure.graph[name].inputs[0]
-                chosen[name] = lines(self.structure.ops[name], self.ends[source], slope)
-        return backward(
-            self.structure.graph,
-            self.structure.ops,
+                source = structure.graph[name].inputs[0]
+                if not self.lines[name].settled:
+                    line = lines(structure.ops[name], self.ends[source], slope)
+                    chosen[name] = line.single() if single else line
+        view = View(
+            structure.graph,
+            structure.single_ops if single else structure.ops,
             self.region,
-            self.sizes,
             chosen,
-            start,
-            rows,
-            multipliers=multipliers,
-            rigorous=rigorous,
-            keep_rows=keep_rows,
+            self.sizes,
+            self._measured_reach if single else self._carried_reach,
         )
+        return backward(
+            view, start, rows, multipliers=multipliers, rigorous=rigorous, keep_rows=keep_rows
+        )
+
+    def _carried_reach(self, name: str) -> float:
+        """A bound of |L||x| + |b| that costs nothing."""
+        op = self.structure.ops[name]
+        largest = max(self.sizes[source] for source in self.structure.graph[name].inputs)
+        return largest * op.gain + op.offset_size if isinstance(op, LinearOp) else math.inf
+
+    def _measured_reach(self, name: str) -> float:
+        """The largest entry of |L||x| + |b| over all problems."""
+        reach = self._reaches.get(name)
+        if reach is None:
+            op = self.structure.ops[name]
+            sizes = [torch.maximum(-low, high).clamp_min(0) for low, high in
+                     (self.ends[source] for source in self.structure.graph[name].inputs)]
+            spread = float(op.spread(*sizes).amax()) if isinstance(op, LinearOp) else math.inf
+            reach = spread * (1 + 1e-6) + (op.offset_size if isinstance(op, LinearOp) else 0.0)
+            self._reaches[name] = reach
+        return reach
 
     def _expanded(self, end: Tensor) -> Tensor:
         return end.expand(self.problems, *end.shape[1:])

@@ -1,9 +1,10 @@
-"""Branch and bound: split the open ReLUs of one problem until every part is proved or one breaks.
+"""Branch and bound: split the open ReLUs of problems until every part is proved or one breaks.
 
 A part is the set of inputs on which some ReLU inputs have fixed signs. Its two children fix one more
 unit. A part is done when the rigorous bound of its row is nonnegative, or when its enclosures
 contradict each other, so that it is empty. Parts are bounded in batches; a child inherits its
-parent's enclosures, slopes and multipliers. Where all units are settled the part is a linear
+parent's enclosures, slopes and multipliers. All open rows of all inputs of a question are searched
+together, as so many roots. Where all units are settled the part is a linear
 program, whose duals close it (``leaf``). With a piecewise-linear network the search ends, up to
 rounding at the threshold: there are finitely many parts.
 
@@ -13,22 +14,22 @@ Every bound also points to a corner of the region, which is tried as a candidate
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from provable_circuits.rounding import Interval
 from provable_circuits.verify.bounds import Bounds, Structure
+from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.leaf import solve_leaf
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxation import leak
 from provable_circuits.verify.slopes import Choice, optimise
 
-Try = Callable[[Mapping[str, Tensor]], bool]
-"""Tries candidate points [n, *shape] by input; true when one of them was a witness."""
+Try = Callable[[Mapping[str, Tensor], Tensor], bool]
+"""Tries candidate points [n, *shape], by input, of problems [n]; true when one was a witness."""
 
 SMALL = 600
 """Up to this many activation units, enclosures are computed anew in every part."""
@@ -36,98 +37,145 @@ SMALL = 600
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """One part: enclosures of what activations read, signs, slopes, multipliers; all [*shape]."""
+    """One part: enclosures of what activations read, signs, slopes, multipliers; all [*shape].
 
+    ``root`` says which root it descends from; ``value`` is its bound so far; ``scores`` tell how
+    much each open unit's relaxation costs.
+    """
+
+    root: int
     ends: dict[str, Interval]
     signs: dict[str, Tensor]
     slopes: dict[str, Tensor]
     multipliers: dict[str, Tensor]
     value: float
-    scores: Tensor = field(default_factory=lambda: torch.empty(0))
+    scores: Tensor
+
+    @property
+    def open_units(self) -> int:
+        """How many units can still be split."""
+        return int((self.scores > 0).sum())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Roots:
+    """The rows to be decided, n of them.
+
+    Attributes:
+        bounds: enclosures for each, as a batch of n problems.
+        problems: which of the query's inputs each belongs to, [n].
+        rows: the rows, [n, 1, outputs].
+        offsets: what is added to them, [n].
+    """
+
+    bounds: Bounds
+    problems: Tensor
+    rows: Tensor
+    offsets: Tensor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """``status`` is proved, refuted, time or close; ``parts`` how many were bounded."""
+    """``status`` is proved, refuted or close; ``parts`` how many were bounded."""
 
     status: str
     parts: int
-    bound: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Batch:
+    """Parts stacked as one batch of problems."""
+
+    bounds: Bounds
+    rows: Tensor
+    offsets: Tensor
+    problems: Tensor
+    slopes: dict[str, Tensor]
+    signs: dict[str, Tensor]
+    multipliers: dict[str, Tensor]
+
+    def signed(self, dtype: torch.dtype) -> dict[str, Tensor]:
+        """Multipliers as a backward pass takes them."""
+        return {
+            name: (self.signs[name] * value).unsqueeze(1).to(dtype)
+            for name, value in self.multipliers.items()
+        }
 
 
 class BranchAndBound:
-    """Decides one row of one problem."""
+    """Decides the rows of its roots."""
 
     def __init__(
         self,
         structure: Structure,
         region: Region,
-        root: Bounds,
+        roots: Roots,
         start: str,
-        row: Tensor,
-        offset: Tensor,
         attempt: Try,
-        deadline: float,
+        deadline: Deadline,
     ) -> None:
         self.structure = structure
         self.region = region
+        self.roots = roots
         self.start = start
-        self.row = row
-        self.offset = offset
         self.attempt = attempt
         self.deadline = deadline
-        self.root = root
         self.kinked = [n for n in structure.activations if leak(structure.ops[n.name]) is not None]
+        self.sizes = [math.prod(node.shape) for node in self.kinked]
         units = sum(math.prod(node.shape) for node in structure.activations)
         self.small = units <= SMALL
         self.steps = 6 if self.small else 12
-        room = max(1, 2**22 // max(structure.largest, 1))
-        self.width = min(256 if self.small else 32, room)
+        self.candidates = 12 if self.small else 8
+        self.width = min(256 if self.small else 16, max(1, 2**21 // max(structure.largest, 1)))
+        self.guide = torch.float32 if structure.single else torch.float64
         self.parts = 0
-        self.sizes = [math.prod(node.shape) for node in self.kinked]
 
     def run(self, choice: Choice) -> Outcome:
-        """Search from the root, starting with the slopes already chosen for it."""
-        queue = [self._root_part(choice)]
+        """Search from the roots, with the slopes already chosen for them."""
+        queue = self._survivors(self._root_parts(), self.roots.bounds, choice)
         while queue:
-            if time.monotonic() > self.deadline:
-                return Outcome("time", self.parts, min(part.value for part in queue))
+            self.deadline.check()
             queue.sort(key=lambda part: part.value, reverse=True)
-            levels = max(1, min(4, int(math.log2(max(1, self.width // max(1, len(queue)))))))
-            batch = [queue.pop() for _ in range(min(len(queue), max(1, self.width >> levels)))]
-            leaves = [part for part in batch if not bool((part.scores > 0).any())]
-            for part in leaves:
-                status = self._leaf(part)
-                if status != "proved":
-                    return Outcome(status, self.parts, part.value)
-            children = [
-                child
-                for part in batch
-                if bool((part.scores > 0).any())
-                for child in self._split(part, levels if self.small else 1)
-            ]
-            if children:
-                survivors = self._bound(children)
+            batch = [queue.pop() for _ in range(min(len(queue), self.width))]
+            for part in batch:
+                if part.open_units == 0:
+                    status = self._leaf(part)
+                    if status != "proved":
+                        return Outcome(status, self.parts)
+            open_ = [part for part in batch if part.open_units]
+            if open_:
+                survivors = self._bound(self._best_split(open_))
                 if survivors is None:
-                    return Outcome("refuted", self.parts, -math.inf)
+                    return Outcome("refuted", self.parts)
                 queue.extend(survivors)
-        return Outcome("proved", self.parts, 0.0)
+        return Outcome("proved", self.parts)
 
-    def _root_part(self, choice: Choice) -> Part:
-        ends = {}
-        for node in self.structure.activations:
-            source = node.inputs[0]
-            lower, upper = self.root.ends[source]
-            ends[source] = (lower[0], upper[0])
-        part = Part(
-            ends=ends,
-            signs={},
-            slopes={name: value[0] for name, value in choice.slopes.items()},
-            multipliers={},
-            value=float(choice.found.value[0, 0] + self.offset),
-        )
-        part.scores = self._scores(self.root, choice)[0]
-        return part
+    def _root_parts(self) -> list[Part]:
+        ends = self.roots.bounds.ends
+        sources = [node.inputs[0] for node in self.structure.activations]
+        return [
+            Part(i, {s: _take(ends[s], i) for s in sources}, {}, {}, {}, 0.0, torch.empty(0))
+            for i in range(len(self.roots.problems))
+        ]
+
+    def _survivors(self, parts: list[Part], bounds: Bounds, choice: Choice) -> list[Part]:
+        """The parts whose bound does not reach, with what was learnt about them."""
+        offsets = self.roots.offsets[[part.root for part in parts]]
+        value = choice.found.value[:, 0]
+        done = (value + offsets - _slip(value, offsets) >= 0) | bounds.empty()
+        scores = self._scores(bounds, choice)
+        return [
+            Part(
+                root=parts[i].root,
+                ends={s: _take(bounds.ends[s], i) for s in parts[i].ends},
+                signs=parts[i].signs,
+                slopes={name: v[i].detach() for name, v in choice.slopes.items()},
+                multipliers={name: v[i].detach() for name, v in choice.multipliers.items()},
+                value=float(value[i] + offsets[i]),
+                scores=scores[i],
+            )
+            for i in (~done).nonzero().flatten().tolist()
+        ]
 
     def _scores(self, bounds: Bounds, choice: Choice) -> Tensor:
         """How much each unit's relaxation costs the bound, zero where it is settled: [parts, units]."""
@@ -148,16 +196,43 @@ class BranchAndBound:
             scores.append(score.expand(bounds.problems, *node.shape).flatten(1))
         return torch.cat(scores, dim=1) if scores else torch.zeros(bounds.problems, 0)
 
-    def _split(self, part: Part, levels: int) -> list[Part]:
-        """The children of a part: both signs of its costliest units, ``levels`` of them at once."""
-        count = int((part.scores > 0).sum())
-        units = part.scores.topk(min(levels, count)).indices.tolist()
-        parts = [part]
-        for unit in units:
-            parts = [child for parent in parts for child in self._children(parent, unit)]
-        return parts
+    def _best_split(self, parts: list[Part]) -> list[Part]:
+        """The children of each part at the unit that promises most.
+
+        The costliest units of each part are tried with one backward pass, at the slopes and
+        multipliers of their parent, and the one whose worse child is best is taken. This costs a
+        pass over many rows and saves most of the tree.
+        """
+        tries: list[int] = []
+        children: list[Part] = []
+        for i, part in enumerate(parts):
+            count = min(self.candidates, part.open_units)
+            for unit in part.scores.topk(count).indices.tolist():
+                tries.append(i)
+                children.extend(self._children(part, unit))
+        if len(tries) == len(parts):
+            return children
+        promises: list[float] = []
+        room = max(2, 2 * (2**21 // max(self.structure.largest, 1) // 2))
+        for first in range(0, len(children), room):
+            some = self._stack(children[first : first + room], refine=False)
+            value = some.bounds.backward(
+                self.start,
+                some.rows.to(self.guide),
+                slopes=some.slopes,
+                multipliers=some.signed(self.guide),
+                rigorous=False,
+            ).value[:, 0]
+            sides = (value + some.offsets).clamp_max(0.0).unflatten(0, (-1, 2))
+            promises.extend((sides.amin(1) + 1e-3 * sides.amax(1)).tolist())
+        best: dict[int, int] = {}
+        for n, i in enumerate(tries):
+            if i not in best or promises[n] > promises[best[i]]:
+                best[i] = n
+        return [children[2 * n + side] for n in best.values() for side in (0, 1)]
 
     def _children(self, part: Part, unit: int) -> list[Part]:
+        """Both signs of one unit, counted over all ReLUs."""
         for node, size in zip(self.kinked, self.sizes, strict=True):
             if unit < size:
                 break
@@ -174,18 +249,18 @@ class BranchAndBound:
             else:
                 upper.view(-1)[unit] = upper.view(-1)[unit].clamp_max(0.0)
             children.append(
-                Part(
+                replace(
+                    part,
                     ends={**part.ends, source: (lower, upper)},
                     signs={**part.signs, node.name: signs},
-                    slopes=part.slopes,
-                    multipliers=part.multipliers,
-                    value=part.value,
                 )
             )
         return children
 
-    def _stack(self, parts: list[Part]) -> tuple[Bounds, dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
-        """Parts as one batch of problems: bounds, slopes, signs, multipliers."""
+    def _stack(self, parts: list[Part], refine: bool) -> _Batch:
+        """Parts as one batch of problems, enclosed anew within what they inherit."""
+        index = torch.tensor([part.root for part in parts])
+        problems = self.roots.problems[index]
         ends = {
             source: (
                 torch.stack([part.ends[source][0] for part in parts]),
@@ -193,74 +268,85 @@ class BranchAndBound:
             )
             for source in parts[0].ends
         }
-        region = self.region.select(torch.zeros(len(parts), dtype=torch.long))
-        bounds = Bounds(self.structure, region, len(parts), prior=ends)
-        bounds.compute(refine=self.small)
-        split = [node.name for node in self.kinked if any(node.name in p.signs for p in parts)]
-        shapes = {node.name: node.shape for node in self.kinked}
+        bounds = Bounds(
+            self.structure,
+            self.region.select(problems),
+            len(parts),
+            prior=ends,
+            deadline=self.deadline,
+        )
+        bounds.compute(refine)
+        split = {node.name: node.shape for node in self.kinked if _any_split(node.name, parts)}
 
-        def gather(key: str, name: str) -> Tensor:
-            stored = [getattr(part, key).get(name) for part in parts]
-            zero = self.row.new_zeros(shapes[name])
-            return torch.stack([zero if value is None else value for value in stored])
+        def gather(held: list[dict[str, Tensor]], name: str) -> Tensor:
+            zero = torch.zeros(split[name], dtype=torch.float64)
+            return torch.stack([values.get(name, zero) for values in held])
 
-        slopes = {name: torch.stack([p.slopes[name] for p in parts]) for name in parts[0].slopes}
-        signs = {name: gather("signs", name) for name in split}
-        multipliers = {name: gather("multipliers", name) for name in split}
-        return bounds, slopes, signs, multipliers
+        return _Batch(
+            bounds=bounds,
+            rows=self.roots.rows[index],
+            offsets=self.roots.offsets[index],
+            problems=problems,
+            slopes={n: torch.stack([p.slopes[n] for p in parts]) for n in parts[0].slopes},
+            signs={name: gather([p.signs for p in parts], name) for name in split},
+            multipliers={name: gather([p.multipliers for p in parts], name) for name in split},
+        )
 
     def _bound(self, parts: list[Part]) -> list[Part] | None:
         """Bound the parts; those still open, or None when a witness was found."""
         self.parts += len(parts)
-        bounds, slopes, signs, multipliers = self._stack(parts)
-        rows = self.row.expand(len(parts), *self.row.shape[1:])
-        choice = optimise(
-            bounds, self.start, rows, self.offset, slopes, signs, multipliers, self.steps
-        )
-        value = choice.found.value[:, 0] + self.offset
-        done = (value - _slip(choice.found.value[:, 0], self.offset) >= 0) | bounds.empty()
-        if bool(done.all()):
-            return []
-        open_ = (~done).nonzero().flatten()
-        corners = {
-            name: bounds.region.corner(name, reached[:, 0])[open_]
-            for name, reached in choice.found.inputs.items()
-        }
-        if self.attempt(corners):
-            return None
-        scores = self._scores(bounds, choice)
-        survivors = []
-        for i in open_.tolist():
-            part = parts[i]
-            survivors.append(
-                Part(
-                    ends={s: (bounds.ends[s][0][i], bounds.ends[s][1][i]) for s in part.ends},
-                    signs=part.signs,
-                    slopes={name: v[i].detach() for name, v in choice.slopes.items()},
-                    multipliers={name: v[i].detach() for name, v in choice.multipliers.items()},
-                    value=float(value[i]),
-                    scores=scores[i],
-                )
+        survivors: list[Part] = []
+        for first in range(0, len(parts), self.width):
+            some = parts[first : first + self.width]
+            batch = self._stack(some, refine=self.small)
+            choice = optimise(
+                batch.bounds,
+                self.start,
+                batch.rows,
+                batch.offsets,
+                batch.slopes,
+                batch.signs,
+                batch.multipliers,
+                self.steps,
             )
+            left = self._survivors(some, batch.bounds, choice)
+            if not left:
+                continue
+            value = choice.found.value[:, 0] + batch.offsets
+            low = (value < 0).nonzero().flatten()
+            corners = {
+                name: batch.bounds.region.corner(name, reached[:, 0].double())[low]
+                for name, reached in choice.found.inputs.items()
+            }
+            if self.attempt(corners, batch.problems[low]):
+                return None
+            survivors.extend(left)
         return survivors
 
     def _leaf(self, part: Part) -> str:
         """Close a part without open units: proved, refuted or close."""
-        bounds, _, signs, _ = self._stack([part])
-        left = self.deadline - time.monotonic()
-        answer = solve_leaf(bounds, self.start, self.row, signs, left)
-        if answer.point is not None and self.attempt(answer.point):
+        batch = self._stack([part], refine=self.small)
+        answer = solve_leaf(batch.bounds, self.start, batch.rows, batch.signs, self.deadline.left)
+        if answer.point is not None and self.attempt(answer.point, batch.problems):
             return "refuted"
-        found = bounds.backward(
-            self.start,
-            self.row,
-            multipliers={n: (signs[n] * d).unsqueeze(1) for n, d in answer.multipliers.items()},
-        )
-        value = found.value[:, 0]
-        proved = bool((value + self.offset - _slip(value, self.offset) >= 0).all())
-        if proved or bool(bounds.empty().all()):
+        signed = replace(batch, multipliers=answer.multipliers).signed(torch.float64)
+        value = batch.bounds.backward(self.start, batch.rows, multipliers=signed).value[:, 0]
+        done = value + batch.offsets - _slip(value, batch.offsets) >= 0
+        if bool((done | batch.bounds.empty()).all()):
             return "proved"
-        return "time" if time.monotonic() > self.deadline else "close"
+        self.deadline.check()
+        return "close"
+
+
+def _take(ends: Interval, i: int) -> Interval:
+    """The ends of one problem; those of constants are the same for all."""
+    lower, upper = ends
+    i = i if len(lower) > 1 else 0
+    return lower[i], upper[i]
+
+
+def _any_split(name: str, parts: list[Part]) -> bool:
+    return any(name in part.signs for part in parts)
 
 
 def _slip(value: Tensor, offset: Tensor) -> Tensor:

@@ -68,15 +68,18 @@ def solve_leaf(
     matrix = np.concatenate(matrices) if matrices else np.zeros((0, len(limits)))
     constant = np.concatenate(constants) if constants else np.zeros(0)
     count = len(places)
-    ball, ball_limits, size = _balls(bounds, inputs, len(limits))
-    moved = ball.shape[1] - len(limits)
-    limits = np.concatenate([limits, ball_limits])
-    cost = np.concatenate([objective[0], np.zeros(moved)])
-    upper = vstack([hstack([csr_array(-matrix), csr_array((count, moved))]), ball], format="csr")
-    constant = np.concatenate([constant, size])
-    if not all(np.isfinite(array).all() for array in (cost, matrix, constant, ball_limits[:, 0])):
+    cost, upper, moved = objective[0], csr_array(-matrix), 0
+    if _has_balls(bounds, 1):
+        ball, ball_limits, size = _balls(bounds, inputs, len(limits))
+        moved = ball.shape[1] - len(limits)
+        limits = np.concatenate([limits, ball_limits])
+        cost = np.concatenate([cost, np.zeros(moved)])
+        upper = vstack([hstack([upper, csr_array((count, moved))]), ball], format="csr")
+        constant = np.concatenate([constant, size])
+    if not all(np.isfinite(array).all() for array in (cost, matrix, constant)):
         return LeafAnswer(None, {})
-    for _ in range(CUTS):
+    rounds = CUTS if _has_balls(bounds, 2) else 1
+    for left in reversed(range(rounds)):
         solution = linprog(
             cost,
             A_ub=upper,
@@ -85,7 +88,9 @@ def solve_leaf(
             method="highs",
             options={"time_limit": max(seconds, 0.05)},
         )
-        rows, ends = _tangents(bounds, inputs, solution.x if solution.status == 0 else None)
+        if left == 0 or solution.status != 0:
+            break
+        rows, ends = _tangents(bounds, inputs, solution.x)
         if not len(ends):
             break
         upper = vstack([upper, hstack([rows, csr_array((len(ends), moved))])], format="csr")
@@ -140,6 +145,11 @@ def _limits(bounds: Bounds, inputs: list[str]) -> np.ndarray:
     return torch.cat(ends).numpy(force=True) if ends else np.zeros((0, 2))
 
 
+def _has_balls(bounds: Bounds, p: int) -> bool:
+    ranges = bounds.region.ranges.values()
+    return any(isinstance(d, Ball) and d.p == p for r in ranges for d in (r.domains or ())[:1])
+
+
 def _balls(
     bounds: Bounds, inputs: list[str], count: int
 ) -> tuple[csr_array, np.ndarray, np.ndarray]:
@@ -177,7 +187,7 @@ def _balls(
 
 
 def _tangents(
-    bounds: Bounds, inputs: list[str], x: np.ndarray | None
+    bounds: Bounds, inputs: list[str], x: np.ndarray
 ) -> tuple[csr_array, np.ndarray]:
     """Half-spaces that hold a ball of the 2-norm each, and not the solver's point."""
     rows: list[np.ndarray] = []
@@ -187,7 +197,7 @@ def _tangents(
         box = bounds.region.ranges[name]
         ball = None if box.domains is None else box.domains[0]
         end = start + box.lower[0].numel()
-        if x is not None and isinstance(ball, Ball) and ball.p == 2:
+        if isinstance(ball, Ball) and ball.p == 2:
             center = ball.x.flatten().numpy(force=True)
             way = x[start:end] - center
             length = float(np.linalg.norm(way))

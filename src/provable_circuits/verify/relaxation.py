@@ -2,7 +2,7 @@
 
 For every x in [l, u]:   below.slope * x + below.offset  <=  g(x)  <=  above.slope * x + above.offset.
 
-A slope may be any float; given the slope, the offset is computed so that the line is on its side
+A slope may be any float32; given the slope, the offset is computed so that the line is on its side
 for that very slope, with rounding enclosed. So nothing here depends on how accurately a slope was
 chosen, and an optimiser may choose it.
 
@@ -39,7 +39,6 @@ class Lines:
     Attributes:
         steepest: no slope is steeper.
         settled: both lines are the function itself, so that the slopes agree and offsets are zero.
-        kinked: the function is ReLU-like, whose offsets never exceed the size of its input.
     """
 
     below_slope: Tensor
@@ -48,16 +47,41 @@ class Lines:
     above_offset: Tensor
     steepest: float = 1.0
     settled: bool = False
-    kinked: bool = True
 
-    def highest(self, size: float) -> float:
-        """No offset is larger, for inputs up to ``size``."""
-        if self.kinked:
-            return 0.0 if self.settled else 1.01 * size + TINY
-        offsets = [self.above_offset]
+    @property
+    def highest(self) -> float:
+        """No offset is larger."""
+        if self.settled:
+            return 0.0
+        highest = float(self.above_offset.abs().amax())
         if self.below_offset is not None:
-            offsets.append(self.below_offset)
-        return max(float(offset.abs().amax()) for offset in offsets)
+            highest = max(highest, float(self.below_offset.abs().amax()))
+        return highest
+
+    def single(self) -> Lines:
+        """The same lines in float32, their offsets rounded outward; slopes must be float32 already."""
+        below = self.below_offset
+        return Lines(
+            self.below_slope.float(),
+            self.above_slope.float(),
+            None if below is None else -_up_to_single(-below),
+            _up_to_single(self.above_offset),
+            self.steepest,
+            self.settled,
+        )
+
+
+def _up_to_single(value: Tensor) -> Tensor:
+    """The next float32 at or above."""
+    nearest = value.float()
+    return torch.where(
+        nearest.double() < value, torch.nextafter(nearest, torch.full_like(nearest, torch.inf)), nearest
+    )
+
+
+def _short(slope: Tensor) -> Tensor:
+    """A slope that float32 holds exactly, so that passes in either arithmetic use the same lines."""
+    return slope.float().double()
 
 
 def leak(op: Op) -> float | None:
@@ -94,7 +118,7 @@ def _kinked(slope: float, lower: Tensor, upper: Tensor, slopes: Tensor | None) -
     if bool((active | dead).all()):
         fixed = torch.where(active, 1.0, slope).to(lower.dtype) if slope else active.to(lower.dtype)
         return Lines(fixed, fixed, None, torch.zeros(()), settled=True)
-    chord = ((upper - slope * lower) / (upper - lower)).clamp(slope, 1.0)
+    chord = _short((upper - slope * lower) / (upper - lower)).clamp(slope, 1.0)
     left = (slope - chord) * lower
     right = (1.0 - chord) * upper
     gap = torch.maximum(left, right).clamp_min(0.0)
@@ -116,11 +140,11 @@ def _s_shaped(op: Sigmoid | Tanh, lower: Tensor, upper: Tensor) -> Lines:
     middle = _derivative(op, lower + width * 0.5)
     ends = torch.minimum(_derivative(op, lower), _derivative(op, upper))
     right, left = lower >= 0, upper <= 0
-    below = torch.where(right, chord, torch.where(left, middle, ends)).clamp_min(0.0)
-    above = torch.where(left, chord, torch.where(right, middle, ends)).clamp_min(0.0)
+    below = _short(torch.where(right, chord, torch.where(left, middle, ends)).clamp_min(0.0))
+    above = _short(torch.where(left, chord, torch.where(right, middle, ends)).clamp_min(0.0))
     below_offset, _ = _extremes(op, below, lower, upper)
     _, above_offset = _extremes(op, above, lower, upper)
-    return Lines(below, above, below_offset, above_offset, kinked=False)
+    return Lines(below, above, below_offset, above_offset)
 
 
 def _derivative(op: Sigmoid | Tanh, x: Tensor) -> Tensor:
@@ -150,7 +174,7 @@ def _extremes(op: Sigmoid | Tanh, slope: Tensor, lower: Tensor, upper: Tensor) -
 
 
 def _square(lower: Tensor, upper: Tensor) -> Lines:
-    above = lower + upper
+    above = _short(lower + upper)
     # On the chord side x^2 - above * x is largest at an end, whatever the rounding of the slope.
     ends = [x * x - above * x for x in (lower, upper)]
     size = torch.maximum(lower.abs(), upper.abs())
@@ -158,4 +182,4 @@ def _square(lower: Tensor, upper: Tensor) -> Lines:
     half = above * 0.5
     below_offset = -up(half * half)
     steepest = float(above.abs().amax())
-    return Lines(above, above, down(below_offset), above_offset, steepest, kinked=False)
+    return Lines(above, above, down(below_offset), above_offset, steepest)

@@ -65,20 +65,24 @@ def optimise(
         steps: how many steps of ascent.
     """
     ops = bounds.structure.ops
+    guide = rows.float() if bounds.structure.single else rows
     free = {name: value.clone() for name, value in slopes.items()}
     dual = {name: multipliers.get(name, torch.zeros_like(sign)).clone() for name, sign in signs.items()}
     best_value: Tensor | None = None
     best_free, best_dual = dict(free), dict(dual)
     moments: dict[tuple[str, str], tuple[Tensor, Tensor]] = {}
     for step in range(steps if free or dual else 0):
+        bounds.deadline.check()
         with torch.enable_grad():
             leaves = {name: value.requires_grad_() for name, value in free.items()}
             duals = {name: value.requires_grad_() for name, value in dual.items()}
             value = bounds.backward(
                 start,
-                rows,
+                guide,
                 slopes=leaves,
-                multipliers={n: (signs[n] * d).unsqueeze(1) for n, d in duals.items()},
+                multipliers={
+                    n: (signs[n] * d).unsqueeze(1).to(guide.dtype) for n, d in duals.items()
+                },
                 rigorous=False,
             ).value[:, 0]
             names = [("slope", n) for n in leaves] + [("dual", n) for n in duals]
@@ -110,7 +114,7 @@ def optimise(
             )
             if kind == "slope":
                 moved = (current + rate * corrected).clamp(leak(ops[name]) or 0.0, 1.0)
-                free[name] = moved
+                free[name] = moved.float().to(moved.dtype)
             else:
                 dual[name] = (current + rate * corrected).clamp_min(0.0) * signs[name].abs()
     found = bounds.backward(

@@ -10,7 +10,6 @@ prepared once; enclosures of tensors that a later query shares with an earlier o
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -26,7 +25,8 @@ from provable_circuits.rounding import Interval
 from provable_circuits.verify.attack import climb, excess_at, random_points
 from provable_circuits.verify.backward import Pass
 from provable_circuits.verify.bounds import Bounds, Structure
-from provable_circuits.verify.branching import SMALL, BranchAndBound
+from provable_circuits.verify.branching import SMALL, BranchAndBound, Roots
+from provable_circuits.verify.deadline import Deadline, OutOfTime
 from provable_circuits.verify.difference import Difference, Known
 from provable_circuits.verify.inert import Inert
 from provable_circuits.verify.region import Region
@@ -85,12 +85,16 @@ class Verifier:
         """Prove or refute the claim of ``circuit``, within ``timeout`` seconds."""
         if circuit.components is not self.components and circuit.components != self.components:
             circuit = self.components.circuit(circuit.names)
-        deadline = time.monotonic() + timeout
+        deadline = Deadline.after(timeout)
         settled = self.inert.settled(self.last, circuit)
         if self.last is not None and bool(settled.all()):
             self.last = replace(self.last, circuit=circuit)
             return Proved(0.0, "inert")
-        return _Question(self, self.encoder.encode(circuit), settled, deadline).answer()
+        question = _Question(self, self.encoder.encode(circuit), settled, deadline)
+        try:
+            return question.answer()
+        except OutOfTime:
+            return Undecided("time", question.stage)
 
     def remember(self, witness: Witness) -> None:
         """Keep a witness for later circuits."""
@@ -101,7 +105,9 @@ class Verifier:
 class _Question:
     """One query on its way through the stages."""
 
-    def __init__(self, verifier: Verifier, query: Query, settled: Tensor, deadline: float) -> None:
+    def __init__(
+        self, verifier: Verifier, query: Query, settled: Tensor, deadline: Deadline
+    ) -> None:
         self.verifier = verifier
         self.query = query
         self.settled = settled
@@ -112,6 +118,7 @@ class _Question:
         self.found: Witness | None = None
         units = sum(math.prod(node.shape) for node in self.structure.activations)
         self.small = units <= SMALL
+        self.stage = "linear"
 
     def answer(self) -> Verdict:
         if self._pool():
@@ -147,36 +154,33 @@ class _Question:
         return found, open_.nonzero()
 
     def _search(self, bounds: Bounds, problems: Tensor, constraints: Tensor) -> Verdict:
-        """Optimised slopes, then branch and bound, for each open row."""
+        """Optimised slopes, then branch and bound, for all open rows together."""
         start = self.query.graph.outputs[0]
-        rows, offsets = -self.query.rows, -self.query.offsets
-        stage = "slopes"
-        for j, s in zip(problems.tolist(), constraints.tolist(), strict=True):
-            single = _single(self.structure, self.region, bounds, j)
-            row, offset = rows[j : j + 1, s : s + 1], offsets[j, s]
-            choice = optimise(single, start, row, offset, starting_slopes(single), {}, {}, 20)
-            value = float(choice.found.value[0, 0] + offset)
-            if value - abs(value) * 1e-15 - abs(float(offset)) * 1e-15 >= 0:
-                continue
-            stage = "branching"
-            search = BranchAndBound(
-                self.structure,
-                single.region,
-                single,
-                start,
-                row,
-                offset,
-                lambda points, j=j: self._try(points, torch.full((len(next(iter(points.values()))),), j)),  # type: ignore[misc]
-                self.deadline,
-            )
-            outcome = search.run(choice)
-            if outcome.status == "refuted":
-                return self._refuted("branching")
-            if outcome.status == "time":
-                return Undecided("time", "branching")
-            if outcome.status == "close":
-                return Undecided("numerically too close to call", "branching")
-        return self._proved(bounds, stage)
+        rows = -self.query.rows[problems, constraints].unsqueeze(1)
+        offsets = -self.query.offsets[problems, constraints]
+        self.stage = "slopes"
+        picked = _pick(self.structure, self.region, bounds, problems)
+        picked.deadline = self.deadline
+        steps = 4 if self.small else 20
+        choice = optimise(picked, start, rows, offsets, starting_slopes(picked), {}, {}, steps)
+        value = choice.found.value[:, 0]
+        if bool((value + offsets - (value.abs() + offsets.abs()) * 2.0**-52 >= 0).all()):
+            return self._proved(bounds, "slopes")
+        self.stage = "branching"
+        search = BranchAndBound(
+            self.structure,
+            self.region,
+            Roots(picked, problems, rows, offsets),
+            start,
+            self._try,
+            self.deadline,
+        )
+        outcome = search.run(choice)
+        if outcome.status == "refuted":
+            return self._refuted("branching")
+        if outcome.status == "close":
+            return Undecided("numerically too close to call", "branching")
+        return self._proved(bounds, "branching")
 
     def _proved(self, bounds: Bounds, stage: str) -> Verdict:
         self.verifier.last = Known(self.query.circuit, self.query, bounds)
@@ -212,7 +216,13 @@ class _Question:
             if ends is not None:
                 known[node.name] = ends
         bounds = Bounds(
-            self.structure, self.region, self.count, known, prior, memory.lines
+            self.structure,
+            self.region,
+            self.count,
+            known,
+            prior,
+            memory.lines,
+            self.deadline,
         )
         bounds.compute(refine)
         if not refine:
@@ -305,15 +315,15 @@ class _Question:
         return self.verifier.replay.witness(circuit, index, z, patch_input, values)
 
 
-def _single(structure: Structure, region: Region, bounds: Bounds, j: int) -> Bounds:
-    """The bounds of one problem alone."""
-    alone = Bounds(structure, region.select(torch.tensor([j])), 1)
-    alone.known = {
-        name: (lower[j : j + 1], upper[j : j + 1]) if len(lower) > 1 else (lower, upper)
+def _pick(structure: Structure, region: Region, bounds: Bounds, problems: Tensor) -> Bounds:
+    """The bounds of some problems, possibly repeated."""
+    known = {
+        name: (lower[problems], upper[problems]) if len(lower) > 1 else (lower, upper)
         for name, (lower, upper) in bounds.ends.items()
     }
-    alone.compute(refine=False)
-    return alone
+    picked = Bounds(structure, region.select(problems), len(problems), known)
+    picked.compute(refine=False)
+    return picked
 
 
 def _centers(box: InputRange | None) -> Tensor | None:

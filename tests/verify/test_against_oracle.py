@@ -1,0 +1,120 @@
+"""Verdicts against the exact optimum of random claims, as a mixed-integer program knows it.
+
+For each case the largest excess is computed at tolerance zero, and the claim is asked with a tolerance
+just above it, which must be Proved, and just below it, which must be Refuted by a witness that plain
+code finds inside its domain and in breach of the claim. ``ORACLE_CLAIMS=2000`` asks more of them.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+import provable_circuits as pc
+from tests.oracle.cases import Case, Truth, broken, draw, fully_connected, small
+from tests.oracle.regions import Region
+
+CLAIMS = int(os.environ.get("ORACLE_CLAIMS", "300"))
+FIRST = int(os.environ.get("ORACLE_FIRST", "0"))
+TIMEOUT = float(os.environ.get("ORACLE_TIMEOUT", "40"))
+
+GAPS = (1e-3, 1e-2, 0.1)
+NEAREST = 2e-5
+
+
+def around(case: Case, truth: Truth) -> list[tuple[float, str]]:
+    """Tolerances (fractions of the margin) on both sides of the threshold, and what they must give."""
+    gap = GAPS[case.seed % len(GAPS)]
+    if case.metric.startswith("winner"):
+        holds = min(truth.low - max(gap, 1e-3), 1.0)
+        fails = max(truth.high + max(gap, 1e-3), 0.0)
+        asked = [(holds, "proved")] if holds >= 0 else []
+        return asked + ([(fails, "refuted")] if fails <= 1 else [])
+    step = max(gap * abs(truth.high), NEAREST)
+    asked = [(truth.high + step, "proved")]
+    if truth.low - step > 0:
+        asked.append((truth.low - step, "refuted"))
+    return asked
+
+
+def check(case: Case, tolerance: float, wanted: str, verdict: pc.Verdict) -> None:
+    """Never the opposite of the truth; the truth itself where the verifier promises it."""
+    if isinstance(verdict, pc.Refuted):
+        assert broken(case, tolerance, verdict.witness) is None, f"{case}, tolerance {tolerance!r}"
+    if wanted == verdict.kind:
+        return
+    reason = getattr(verdict, "reason", "")
+    told = f"{case}, tolerance {tolerance!r}: {verdict.kind} ({reason}) and not {wanted}"
+    assert isinstance(verdict, pc.Undecided), told
+    assert case.hard, told
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + CLAIMS // 2))
+def test_verdicts_agree_with_the_exact_optimum(seed: int) -> None:
+    case = draw(seed)
+    truth = case.truth()
+    if truth is None:
+        pytest.skip(f"{case}: no exact optimum")
+    for tolerance, wanted in around(case, truth):
+        verdict = pc.verify(case.graph, case.circuit, case.claim(tolerance), TIMEOUT)
+        check(case, tolerance, wanted, verdict)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_verifier_that_remembers_agrees_too(seed: int) -> None:
+    """One verifier, many circuits: what it keeps between questions must not mislead it."""
+    case = small(seed)
+    dice = np.random.default_rng(seed)
+    truths: dict[tuple[str, ...], Truth | None] = {}
+
+    def truth_of(kept: list[str]) -> Truth | None:
+        if tuple(kept) not in truths:
+            truths[tuple(kept)] = case.keeping(kept).truth()
+        return truths[tuple(kept)]
+
+    everything = list(case.net.names)
+    halves = [[n for n in everything if dice.random() < 0.6] for _ in range(6)]
+    known = [t.high for t in map(truth_of, halves) if t is not None]
+    tolerance = 0.5 if case.metric.startswith("winner") else float(np.median(known)) + 1e-3
+    verifier = pc.Verifier(case.graph.components(case.granularity), case.claim(tolerance))
+    kept = everything
+    asked: list[list[str]] = [everything]
+    for name in dice.permutation(everything):  # as discovery does: one removal after another
+        asked.append([n for n in kept if n != name])
+        truth = truth_of(asked[-1])
+        if truth is not None and case.holds(truth, tolerance):
+            kept = asked[-1]
+    asked += halves + [everything, []]
+    for names in asked:
+        now, truth = case.keeping(names), truth_of(names)
+        verdict = verifier.ask(now.circuit, TIMEOUT)
+        if truth is None or truth.low - 1e-4 < tolerance < truth.high + 1e-4:
+            continue
+        check(now, tolerance, "proved" if now.holds(truth, tolerance) else "refuted", verdict)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_an_attack_breaks_is_never_proved(seed: int) -> None:
+    """Where no exact optimum is known: curved activations, and balls of the 2-norm in many inputs."""
+    dice = np.random.default_rng(seed)
+    curve = ["tanh", "sigmoid", None][seed % 3]
+    sizes = [int(dice.integers(3, 6)), 5, 4, 3]
+    case = small(seed, net=fully_connected(dice, sizes, curve=curve), p=2.0 if seed % 2 else None)
+    best = -np.inf
+    points = np.random.default_rng(seed)
+    for j, region in enumerate(case.regions):
+        given = case.patches[j]
+        for z in region.sample(400, points):
+            source = next(iter(given.sample(1, points))) if isinstance(given, Region) else None
+            best = max(best, float(case.value(j, z, source, {})))
+    if case.metric.startswith("winner") or best <= 1e-3:
+        pytest.skip("nothing to break")
+    for share in (0.3, 0.9, 0.999):
+        verdict = pc.verify(case.graph, case.circuit, case.claim(best * share), 5)
+        assert not verdict.proved
+        if isinstance(verdict, pc.Refuted):
+            assert broken(case, best * share, verdict.witness) is None
+    loose = pc.verify(case.graph, case.circuit, case.claim(best * 30), 5)
+    assert not loose.refuted
