@@ -24,7 +24,14 @@ from provable_circuits.discover.result import Result
 from provable_circuits.errors import ProvableCircuitsError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Component, Components
-from provable_circuits.network.granularity import Blocks, Filters, Granularity, Groups, Neurons, Patches
+from provable_circuits.network.granularity import (
+    Blocks,
+    Filters,
+    Granularity,
+    Groups,
+    Neurons,
+    Patches,
+)
 from provable_circuits.network.graph import Graph
 from provable_circuits.verify.api import verify
 from provable_circuits.verify.verdict import Held, Proved, Refuted, Undecided, Verdict, Witness
@@ -59,16 +66,16 @@ __all__ = [
     "Patches",
     "Patching",
     "Point",
-    "Proved",
     "ProvableCircuitsError",
+    "Proved",
     "Reachable",
     "Refuted",
     "Result",
     "Undecided",
     "Verdict",
     "Verifier",
-    "Witness",
     "WinnerMargin",
+    "Witness",
     "Zero",
     "discover",
     "verify",

@@ -38,7 +38,9 @@ def root(
 
 @app.command()
 def demo(
-    digit: Annotated[int, typer.Option(min=0, max=9, help="The digit whose circuit is sought.")] = 7,
+    digit: Annotated[
+        int, typer.Option(min=0, max=9, help="The digit whose circuit is sought.")
+    ] = 9,
     eps: Annotated[float, typer.Option(min=0, help="How far each pixel (0 to 1) may move.")] = 0.01,
     delta: Annotated[float, typer.Option(min=0, help="How far the digit's logit may move.")] = 2.0,
 ) -> None:

@@ -1,8 +1,8 @@
 """Rounding: the one place where floating-point error is bounded.
 
 All rigorous computation here is in IEEE binary64 with rounding to nearest, unit roundoff
-u = 2^-53, or in binary32 with u = 2^-24 where that is said. The theorem everything rests on (Higham, *Accuracy and Stability of Numerical
-Algorithms*, 2nd ed., sections 2.2, 3.1 and 3.5):
+u = 2^-53, or in binary32 with u = 2^-24 where that is said. The theorem everything rests on
+(Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd ed., sections 2.2, 3.1 and 3.5):
 
     If s is a sum of n products a_i b_i evaluated in ANY order, with or without fused
     multiply-add, then the computed value differs from the exact one by at most
@@ -11,9 +11,9 @@ Algorithms*, 2nd ed., sections 2.2, 3.1 and 3.5):
 
 No assumption is made about summation order, blocking or vectorisation, so any BLAS or convolution
 that multiplies and adds the terms of the definition is covered; algorithms that form other products
-(Strassen, Winograd, FFT) are not, nor are sums in a narrower type than they claim. PyTorch uses none
-of the former on a CPU, and the latter only where a user asked for it; ``exact_single`` looks whether
-that is so before anything is computed in binary32.
+(Strassen, Winograd, FFT) are not, nor are sums in a narrower type than they claim. PyTorch uses
+none of the former on a CPU, and the latter only where a user asked for it; ``exact_single`` looks
+whether that is so before anything is computed in binary32.
 
 A single sum, difference, product or quotient is off by at most half a unit in the last place, so
 ``nextafter`` once outward encloses it. A sum in which anything overflows or is NaN encloses as
@@ -64,7 +64,7 @@ def gamma(terms: int, unit: float = UNIT_ROUNDOFF) -> float:
 
 
 def unit_roundoff(dtype: torch.dtype) -> float:
-    """u for binary64 and binary32."""
+    """The unit roundoff of binary64 or binary32."""
     return UNIT_ROUNDOFF if dtype == torch.float64 else 2.0**-24
 
 
@@ -72,34 +72,36 @@ def unit_roundoff(dtype: torch.dtype) -> float:
 def exact_single() -> bool:
     """Whether float32 convolutions and products here multiply and add what they should.
 
-    With small integers every product and partial sum of the definition is exact in binary32, so the
-    result must be exact, in any order of summation. Transformed algorithms, which divide, and
-    narrower types, which round, give themselves away.
+    Each output of the trials sums three products of integers below 2^11, so that every product and
+    partial sum of the definition is an integer below 2^24, exact in binary32 in any order. A
+    transformed algorithm forms sums of inputs first, whose products do not fit, and a narrower type
+    does not hold the factors: both give themselves away.
     """
     if torch.get_float32_matmul_precision() != "highest":
         return False
     generator = torch.Generator().manual_seed(0)
 
     def integers(*shape: int) -> Tensor:
-        return torch.randint(-1023, 1024, shape, generator=generator).float()
+        return torch.randint(-2047, 2048, shape, generator=generator).float()
 
-    weight, image = integers(8, 8, 3, 3), integers(4, 8, 16, 16)
-    left, right = integers(64, 96), integers(96, 48)
-    pairs = [
-        (F.conv2d(image, weight, padding=1), F.conv2d(image.double(), weight.double(), padding=1)),
-        (
-            F.conv_transpose2d(image, weight, padding=1),
-            F.conv_transpose2d(image.double(), weight.double(), padding=1),
-        ),
-        (left @ right, left.double() @ right.double()),
-    ]
-    # Sums stay below 2^24 = 1024^2 * 16 only for 16 terms: compare the low bits of short sums.
-    short = F.conv2d(image[:, :1], weight[:, :1], padding=1)
-    pairs.append((short, F.conv2d(image[:, :1].double(), weight[:, :1].double(), padding=1)))
-    worst = max(
-        float((single.double() - double).abs().max() / double.abs().max()) for single, double in pairs
-    )
-    return worst <= 72 * 2.0**-24 and bool((pairs[-1][0].double() == pairs[-1][1]).all())
+    def three_of(tensor: Tensor) -> Tensor:
+        """The tensor with three entries left along its last dimension."""
+        order = torch.rand(tensor.shape, generator=generator).argsort(dim=-1)
+        return torch.where(order < 3, tensor, torch.zeros_like(tensor))
+
+    image = integers(32, 8, 14, 14)
+    flat = image.flatten(1)
+    matrix = three_of(integers(16, flat.shape[1])).T
+    trials = [(flat @ matrix, flat.double() @ matrix.double())]
+    for size in (1, 3, 5):
+        weight = three_of(integers(16, 8 * size * size)).reshape(16, 8, size, size)
+        backward = weight.transpose(0, 1).contiguous()
+        for stride in (1, 2):
+            for function, kernel in ((F.conv2d, weight), (F.conv_transpose2d, backward)):
+                single = function(image, kernel, stride=stride)
+                double = function(image.double(), kernel.double(), stride=stride)
+                trials.append((single, double))
+    return all(bool((single.double() == double).all()) for single, double in trials)
 
 
 def down(value: Tensor) -> Tensor:

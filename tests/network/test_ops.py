@@ -714,6 +714,9 @@ def test_gain_and_offset_size_bound_what_they_say(row: Row, draw: Draw) -> None:
     assert isinstance(op, LinearOp)
     ones = [np.full(shape, Fraction(1), dtype=object) for shape in row.inputs]
     assert op.gain >= max(exact(_magnitude(op), *ones).flatten().tolist())
+    for i in range(len(ones)):
+        alone = [value if i == j else 0 * value for j, value in enumerate(ones)]
+        assert op.back_gain >= max(exact(_magnitude(op), *alone).flatten().tolist())
     offset = op.offset()
     assert op.offset_size == (0 if offset is None else float(offset.abs().max()))
 

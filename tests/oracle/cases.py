@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from tests.oracle.milp import Optimum, Patch, Question, solve
+from tests.oracle.network import INPUT, Network, Vector, Writer, exact
+from tests.oracle.regions import Floats, Region
 from torch import nn
 
 import provable_circuits as pc
 from provable_circuits.network import ops
 from provable_circuits.network.graph import GraphBuilder
-from tests.oracle.milp import Optimum, Patch, Question, solve
-from tests.oracle.network import INPUT, Network, Vector, Writer, exact
-from tests.oracle.regions import Floats, Region
 
 Dice = np.random.Generator
 
@@ -334,9 +334,7 @@ class Case:
             return Truth(low, high, tuple(optima))
         return Truth(max(o.attained for o in optima), max(o.bound for o in optima), tuple(optima))
 
-    def value(
-        self, j: int, z: Vector, source: Vector | None, patch: dict[int, Vector]
-    ) -> Any:
+    def value(self, j: int, z: Vector, source: Vector | None, patch: dict[int, Vector]) -> Any:
         """The metric at tolerance zero, at one point, in the arithmetic of the point."""
         reference = self.net.run(z)[-1]
         output = self.net.run(z, self.removed, self.patch_values(j, source, patch, z.dtype))[-1]
@@ -604,4 +602,8 @@ def broken(case: Case, tolerance: float, witness: pc.Witness) -> str | None:
         return None if excess > -1e-11 else f"the excess is only {excess}"
     source = None if source is None else exact(source)
     value = case.value(j, exact(z), source, patch)
-    return None if value - Fraction(limit) > 0 else f"the excess is only {float(value - Fraction(limit))}"
+    return (
+        None
+        if value - Fraction(limit) > 0
+        else f"the excess is only {float(value - Fraction(limit))}"
+    )

@@ -1,9 +1,9 @@
 """The exact maximum of a metric over a segment of inputs, in rational arithmetic.
 
-On a segment every unit of a ReLU network is a piecewise-linear function of one number. Its bends are
-found layer by layer: between two neighbouring bends met so far a unit's input is linear, so where it
-changes sign the bend of its ReLU is one division away. A linear constraint on two runs is largest at
-an end of the segment or at a bend of either run.
+On a segment every unit of a ReLU network is a piecewise-linear function of one number. Its bends
+are found layer by layer: between two neighbouring bends met so far a unit's input is linear, so
+where it changes sign the bend of its ReLU is one division away. A linear constraint on two runs is
+largest at an end of the segment or at a bend of either run.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
-
 from tests.oracle.network import Network, Vector, exact
 
 Masks = Mapping[int, NDArray[np.bool_]]
 
 
-def bends(net: Network, start: Vector, end: Vector, removed: Masks, patch: Mapping[int, Vector]) -> set[Fraction]:
+def bends(
+    net: Network, start: Vector, end: Vector, removed: Masks, patch: Mapping[int, Vector]
+) -> set[Fraction]:
     """Shares of the way from ``start`` to ``end`` (Fractions) between which the run is linear."""
     places = {Fraction(0), Fraction(1)}
     for index, step in enumerate(net.steps):
@@ -43,7 +44,9 @@ def bends(net: Network, start: Vector, end: Vector, removed: Masks, patch: Mappi
     return places
 
 
-def _crossings(windows: tuple[NDArray[np.int64], ...], here: Vector, there: Vector) -> set[Fraction]:
+def _crossings(
+    windows: tuple[NDArray[np.int64], ...], here: Vector, there: Vector
+) -> set[Fraction]:
     """Where a unit changes sign, or two units of a window change places, on the way."""
     gaps = list(zip(here, there, strict=True))
     if windows:

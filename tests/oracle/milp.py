@@ -2,14 +2,15 @@
 
 One variable for every unit of the network's run at z, of the circuit's run at z and, for Reachable
 patching, of the network's run at z'. A ReLU whose sign is open has one binary variable, with big-M
-constants from plain interval arithmetic. Where a run computes the same thing from the same values as
-the network's run, it is the same variable.
+constants from plain interval arithmetic. Where a run computes the same thing from the same values
+as the network's run, it is the same variable.
 
     maximise  t   with  t <= rows_i . y + M (1 - b_i),   sum b_i = 1,    b binary
 
-picks the worst of a metric's linear constraints; the 1-norm takes a binary for each sign. Disc-shaped
-regions (2-norm, two inputs that move) and the 2-norm of two outputs are enclosed from both sides by
-polygons, so the answer is a pair of numbers around the truth, equal where everything is polyhedral.
+picks the worst of a metric's linear constraints; the 1-norm takes a binary for each sign.
+Disc-shaped regions (2-norm, two inputs that move) and the 2-norm of two outputs are enclosed from
+both sides by polygons, so the answer is a pair of numbers around the truth, equal where everything
+is polyhedral.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
-
 from tests.oracle.network import INPUT, Network
 from tests.oracle.regions import Floats, Region
 
@@ -202,9 +202,7 @@ def _run(
     values: list[Indices] = []
     for place, step in enumerate(net.steps):
         given = [z if i == INPUT else values[i] for i in step.inputs]
-        same = place in twin and all(
-            i == INPUT or values[i] is twin[i] for i in step.inputs
-        )
+        same = place in twin and all(i == INPUT or values[i] is twin[i] for i in step.inputs)
         if same:
             value = twin[place]
         else:

@@ -2,8 +2,9 @@
 
 A step is an affine map written as a dense matrix (convolutions and average pooling are expanded by
 pushing basis vectors through the torch layer), a ReLU, a leaky ReLU, tanh, sigmoid, a maximum over
-windows, or a sum. Where a layer's components are cut is written down by whoever builds the network, from the
-definition: behind the activation that the layer feeds, else at the layer's own output.
+windows, or a sum. Where a layer's components are cut is written down by whoever builds the
+network, from the definition: behind the activation that the layer feeds, else at the layer's own
+output.
 
 Nothing here knows ``provable_circuits``.
 """
@@ -203,8 +204,8 @@ class Writer:
     ) -> int:
         """A linear layer or a convolution. Its neurons, or filters, are components.
 
-        With ``filters`` given, only convolutions (true) or linear layers (false) are cut. Weights are
-        float32, unless ``keep_double``.
+        With ``filters`` given, only convolutions (true) or linear layers (false) are cut. Weights
+        are float32, unless ``keep_double``.
         """
         self.net.module.add_module(name, module)
         place = self._affine(name, module, source, keep_double)
@@ -292,9 +293,7 @@ class Writer:
         step = Step("affine", (source,), len(vector), matrix, vector)
         return self._add(step, call, tuple(zero.shape[1:]))
 
-    def _add(
-        self, step: Step, call: str | Callable[..., Tensor], shape: tuple[int, ...]
-    ) -> int:
+    def _add(self, step: Step, call: str | Callable[..., Tensor], shape: tuple[int, ...]) -> int:
         self.net.steps.append(step)
         self.net.module.calls.append((call, step.inputs))
         place = len(self.net.steps) - 1

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
 from tests.oracle.network import exact
 
 Floats = NDArray[np.float64]
@@ -20,8 +19,8 @@ Floats = NDArray[np.float64]
 class Region:
     """Flat inputs z with ``||z - center||_p <= eps``, clipped; masked entries stay at the centre.
 
-    ``p`` None means the plain box from ``low`` to ``high``, whatever the centre. For p = inf ``eps``
-    may be one number for each entry.
+    ``p`` None means the plain box from ``low`` to ``high``, whatever the centre. For p = inf
+    ``eps`` may be one number for each entry.
     """
 
     center: Floats

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 import torch
-
-import provable_circuits as pc
 from tests.oracle.cases import Case, draw, graph_of
 from tests.oracle.milp import Question, solve
 from tests.oracle.network import exact
 from tests.oracle.regions import Region
+
+import provable_circuits as pc
 
 
 @pytest.mark.parametrize("seed", range(40))

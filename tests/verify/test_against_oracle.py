@@ -1,8 +1,9 @@
 """Verdicts against the exact optimum of random claims, as a mixed-integer program knows it.
 
-For each case the largest excess is computed at tolerance zero, and the claim is asked with a tolerance
-just above it, which must be Proved, and just below it, which must be Refuted by a witness that plain
-code finds inside its domain and in breach of the claim. ``ORACLE_CLAIMS=2000`` asks more of them.
+For each case the largest excess is computed at tolerance zero, and the claim is asked with a
+tolerance just above it, which must be Proved, and just below it, which must be Refuted by a
+witness that plain code finds inside its domain and in breach of the claim. ``ORACLE_CLAIMS=2000``
+asks more of them.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import os
 
 import numpy as np
 import pytest
-
-import provable_circuits as pc
 from tests.oracle.cases import Case, Truth, broken, draw, fully_connected, small
 from tests.oracle.regions import Region
+
+import provable_circuits as pc
 
 CLAIMS = int(os.environ.get("ORACLE_CLAIMS", "300"))
 FIRST = int(os.environ.get("ORACLE_FIRST", "0"))

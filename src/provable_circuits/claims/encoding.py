@@ -1,4 +1,4 @@
-"""From a claim and a circuit to one query: a merged graph, where its inputs range, and what must hold.
+"""From a claim and a circuit to one query: a merged graph, its inputs' ranges, and what must hold.
 
 The network, the circuit and the source of patches are written into one graph by a builder that
 shares equal nodes. Three words carry it:
@@ -113,7 +113,9 @@ class Query:
         inputs = ", ".join(f"{n} {list(self.graph[n].shape)}" for n in self.graph.inputs)
         shared = sum(1 for name in self.common if name in self.graph)
         units = sum(
-            math.prod(node.shape) for node in self.graph.nodes if isinstance(node.op, ops.Activation)
+            math.prod(node.shape)
+            for node in self.graph.nodes
+            if isinstance(node.op, ops.Activation)
         )
         return (
             f"Query({len(self.circuit)} of {len(self.circuit.components)} components, "
@@ -167,15 +169,22 @@ class Encoder:
 
     @cached_property
     def hull(self) -> dict[str, Interval]:
-        """The boxes of interval patching: plain interval propagation through the network as given."""
+        """The boxes of interval patching: plain propagation through the network as given."""
         box = self.patch_range
         if box is None:
             raise ArgumentError("Only IntervalHull patching has boxes.")
         graph = self.components.graph
         return propagate(graph, {graph.inputs[0]: (box.lower, box.upper)})
 
+    def hull_at(self, tensor: str, index: int) -> Interval:
+        """The box of one tensor for one of the claim's inputs, [1, *shape]."""
+        lower, upper = (end.expand(self.count, *end.shape[1:]) for end in self.hull[tensor])
+        return lower[index : index + 1], upper[index : index + 1]
+
     def _range(self, domains: tuple[Domain, ...]) -> InputRange:
-        lower, upper = (torch.stack(ends) for ends in zip(*(d.bounds() for d in domains), strict=True))
+        lower, upper = (
+            torch.stack(ends) for ends in zip(*(d.bounds() for d in domains), strict=True)
+        )
         plain = all(getattr(domain, "p", math.inf) == math.inf for domain in domains)
         return InputRange(lower, upper, None if plain else domains)
 
@@ -193,7 +202,7 @@ class Encoder:
         return self._range(domains)
 
     def _upstream(self) -> dict[str, int]:
-        """For each tensor, as bits, the components whose removal reaches it (its own site's too)."""
+        """For each tensor, as bits, the components whose removal reaches it (its own too)."""
         bits: dict[str, int] = {}
         for node in self.network.nodes:
             own = 0
@@ -337,14 +346,14 @@ class _Encoding:
         return Slice(self._own(node.name, op, *whole))
 
     def _own(self, name: str, op: ops.Op, *inputs: str, role: str = "") -> str:
-        """A node of the circuit, named after what it depends on so that bounds can be found again."""
+        """A node of the circuit, named after what it depends on: bounds are found again by it."""
         upstream = self.e.upstream[name] & self.removed
         made = self.builder.add(f"{name}{role}~{upstream:x}", op, *inputs)
         self.lasting.add(made)
         return made
 
     def _layer(self, node: Node, op: ops.Linear | ops.Conv2d, source: str, value: Slice) -> Slice:
-        """A layer reads the channels kept and, where its own site removes some, makes only the rest."""
+        """A layer reads the channels kept and makes only those that its own site keeps."""
         if isinstance(op, ops.Conv2d) and op.groups != 1:
             return Slice(self._own(node.name, op, self._whole(source, value)))
         if isinstance(op, ops.Linear) and len(self.e.network[source].shape) != 1:
@@ -376,7 +385,7 @@ class _Encoding:
         return mask.flatten().nonzero().flatten()
 
     def _through(self, node: Node, op: ops.Op, value: Slice) -> Slice | None:
-        """An operation that treats channels apart and keeps zero channels zero; None if it does not."""
+        """An operation that treats channels apart and keeps zeros zero; None if it does not."""
         kept = value.kept
         if kept is None:
             return None
@@ -387,9 +396,9 @@ class _Encoding:
             size = op.size if value.full else (len(units),)
             flat = ops.Reshape(size) if not value.full else op
             return replace(value, node=self._own_or_shared(node, flat, value), kept=units)
-        channelwise = isinstance(
-            op, ops.AvgPool2d | ops.AdaptiveAvgPool2d | ops.Pad
-        ) or (isinstance(op, ops.Mean) and 0 not in op.dims)
+        channelwise = isinstance(op, ops.AvgPool2d | ops.AdaptiveAvgPool2d | ops.Pad) or (
+            isinstance(op, ops.Mean) and 0 not in op.dims
+        )
         keeps_zero = isinstance(op, ops.ReLU | ops.LeakyReLU | ops.Tanh)
         if channelwise or keeps_zero or (value.dead and isinstance(op, ops.Activation)):
             return replace(value, node=self._own_or_shared(node, op, value))
@@ -437,8 +446,8 @@ class _Encoding:
                 if len(kept) == 0:
                     return Slice(self._zero(node.name))
                 return Slice(value.node, kept, full=value.kept is None)
-            own = self._masked(node, mask, value)
-            return Slice(self._own(node.name, ops.Affine(shift=gone), own, role=".patched"))
+            masked = self._masked(node, mask, value)
+            return Slice(self._own(node.name, ops.Affine(shift=gone), masked, role=".patched"))
         own = self._masked(node, mask, value) if bool(mask.any()) else None
         if isinstance(patching, Reachable):
             other = self._pick(node, mask, self._source(node.name))

@@ -47,7 +47,8 @@ def discover(
         order: names of all components in the order in which they are tried; later layers first by
             default.
         timeout: seconds for each question (proof).
-        points: random points of each domain that are tried besides the unperturbed input (sampling).
+        points: random points of each domain that are tried besides the unperturbed input
+            (sampling).
         seed: the seed of whatever is random.
         listener: called after each question with the component, the circuit since, and the verdict.
 
@@ -81,8 +82,7 @@ def discover(
     verdict = next((v for name, v in reversed(tried.items()) if name not in circuit), whole)
     faithful = "proved" if verdict.proved else "sampled" if verdict.held else "undecided"
     kept = {
-        name: "refuted-when-tried" if tried[name].refuted else "undecided"
-        for name in circuit.names
+        name: "refuted-when-tried" if tried[name].refuted else "undecided" for name in circuit.names
     }
     return Result(
         circuit=circuit,

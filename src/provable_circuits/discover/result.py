@@ -14,7 +14,7 @@ from provable_circuits.verify.verdict import Verdict
 NECESSITY = MappingProxyType(
     {
         "refuted-when-tried": "removing it broke the circuit it was tried on",
-        "undecided": "its removal could not be decided, so it is kept without being shown necessary",
+        "undecided": "its removal could not be decided: kept without being shown necessary",
     }
 )
 """Why a component was kept, and what that means."""
@@ -86,5 +86,7 @@ def _by_layer(circuit: Circuit) -> list[str]:
     for site in circuit.components.sites:
         kept = [c.name.rpartition("/")[2] for c in site.components if c in circuit]
         names = ", ".join(kept) if kept else "nothing"
-        lines.append(f"  {site.layer.name:<{width}}  {len(kept):>3} of {len(site.components):<4} {names}")
+        lines.append(
+            f"  {site.layer.name:<{width}}  {len(kept):>3} of {len(site.components):<4} {names}"
+        )
     return lines

@@ -26,10 +26,8 @@ class Candidates:
     excess: Tensor
 
 
-def excess_at(
-    graph: Graph, points: Mapping[str, Tensor], rows: Tensor, offsets: Tensor
-) -> Tensor:
-    """rows . y + offsets at points: [n, constraints] for rows [n, constraints, outputs]."""
+def excess_at(graph: Graph, points: Mapping[str, Tensor], rows: Tensor, offsets: Tensor) -> Tensor:
+    """Rows . y + offsets at points: [n, constraints] for rows [n, constraints, outputs]."""
     y = evaluate(graph, points)[graph.outputs[0]]
     return (rows @ y.unsqueeze(2)).squeeze(2) + offsets
 
@@ -72,9 +70,7 @@ def climb(
         leaves = {name: value.detach().requires_grad_() for name, value in points.items()}
         with torch.enable_grad():
             excess = excess_at(graph, leaves, rows, offsets).amax(1)
-            gradients = torch.autograd.grad(
-                excess.sum(), list(leaves.values()), allow_unused=True
-            )
+            gradients = torch.autograd.grad(excess.sum(), list(leaves.values()), allow_unused=True)
         better = excess.detach() > best_excess
         best_excess = torch.where(better, excess.detach(), best_excess)
         for name, value in points.items():

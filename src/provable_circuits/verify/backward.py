@@ -4,22 +4,24 @@ Start with rows A at a tensor y and walk towards the inputs, keeping the invaria
 
     A_start . y  >=  sum over reached tensors of A_t . x_t  +  constant - error.
 
-A linear operation replaces A by its pullback and adds A . b to the constant. An activation replaces
-each entry by the slope of its line below (where A >= 0) or above (where A < 0) and adds the offsets.
-At the inputs the least value over their region is taken. A unit whose sign is fixed by a split adds
-a multiplier: on {s x >= 0}, subtracting beta * s * x with beta >= 0 can only lower the value.
+A linear operation replaces A by its pullback and adds A . b to the constant. An activation
+replaces each entry by the slope of its line below (where A >= 0) or above (where A < 0) and adds
+the offsets. At the inputs the least value over their region is taken. A unit whose sign is fixed
+by a split adds a multiplier: on {s x >= 0}, subtracting beta * s * x with beta >= 0 can only lower
+the value.
 
 Rounding: a computed pullback differs from the exact one, entry by entry, by at most gamma(n) times
-the pullback of absolute values, so against tensors bounded by |x| <= X it moves the value by at most
+the pullback of absolute values, so against tensors bounded by |x| <= X it moves the value by at
+most
 
     gamma(n) * ||A||_1 * (gain * X + |b|),
 
 gain being the largest row sum of |L| (or gain * X + |b| replaced by the largest |L||x| + |b|). The
-same shape bounds the error of each slope's product, each sum of offsets, each weight rounded to float32
-and each addition where paths meet. Norms need not be exact: ||A L||_1 <= gain ||A||_1
+same shape bounds the error of each slope's product, each sum of offsets, each weight rounded to
+float32 and each addition where paths meet. Norms need not be exact: ||A L||_1 <= gain ||A||_1
 carries a bound along for nothing, and only where that has grown far is the norm itself measured.
-Products that underflow lose up to TINY each, which tensors of large values can make large again: an
-entry of a pullback loses up to n TINY, and m such entries move the value by at most m n TINY X.
+Products that underflow lose up to TINY each, which tensors of large values can make large again:
+an entry of a pullback loses up to n TINY, and m such entries move the value by at most m n TINY X.
 All of it is collected in one number and taken off in the end. With ``rigorous=False`` it is left
 out; such a value may guide, never prove.
 """
@@ -80,10 +82,12 @@ class Pass:
 def measured_norm(rows: Tensor) -> Tensor:
     """Upper bounds [problems, rows] of the 1-norms of rows [problems, rows, *shape].
 
-    A sum of n float32 terms is off by at most gamma(n); 1e-2 covers every n for which that is finite.
+    A sum of n float32 terms is off by at most gamma(n); 1e-2 covers every n for which that is
+    finite.
     """
     slack = 1e-6 if rows.dtype == torch.float64 else 1e-2
-    return torch.linalg.vector_norm(rows.flatten(2), 1, dim=2).double() * (1 + slack)
+    norms: Tensor = torch.linalg.vector_norm(rows.flatten(2), 1, dim=2)
+    return norms.double() * (1 + slack)
 
 
 class _Error:
@@ -126,7 +130,7 @@ class _Error:
         self.reach = self.reach + norm * size
 
     def underflow(self, entries: int, terms: int, size: float) -> float:
-        """Products lost in ``entries`` sums of ``terms``; returns how far a norm may be off by them."""
+        """Products lost in ``entries`` sums of ``terms``; how far a norm may be off by them."""
         lost = entries * terms * self.tiny
         self.total = self.total + lost * (size + 1)
         return lost
@@ -278,7 +282,7 @@ def _offsets(rows: Tensor, offsets: Tensor) -> Tensor:
 
 
 def _dot(rows: Tensor, offset: Tensor) -> Tensor:
-    """rows . b for a per-sample b that broadcasts: channel sums first, where b is per channel."""
+    """Rows . b for a per-sample b that broadcasts: channel sums first, where b is per channel."""
     if offset.ndim == 3 and offset.shape[1:] == (1, 1) and rows.ndim == 5:
         return rows.sum((3, 4)) @ offset.flatten()
     return rows.flatten(2) @ offset.expand(rows.shape[2:]).flatten()

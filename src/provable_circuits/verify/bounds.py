@@ -1,9 +1,10 @@
 """Bounds of every tensor of a merged graph, for a batch of problems.
 
 Forward: interval propagation, node by node, intersected with whatever is known already. Where an
-activation reads a tensor whose sign is still open at some units, those units alone are bounded again
-by a backward pass, and the tighter ends are carried on forward. Every end is an enclosure, rounding
-included, so ends from different passes, queries and parents of a split may be intersected freely.
+activation reads a tensor whose sign is still open at some units, those units alone are bounded
+again by a backward pass, and the tighter ends are carried on forward. Every end is an enclosure,
+rounding included, so ends from different passes, queries and parents of a split may be intersected
+freely.
 """
 
 from __future__ import annotations
@@ -215,8 +216,10 @@ class Bounds:
         reach = self._reaches.get(name)
         if reach is None:
             op = self.structure.ops[name]
-            sizes = [torch.maximum(-low, high).clamp_min(0) for low, high in
-                     (self.ends[source] for source in self.structure.graph[name].inputs)]
+            sizes = [
+                torch.maximum(-low, high).clamp_min(0)
+                for low, high in (self.ends[source] for source in self.structure.graph[name].inputs)
+            ]
             spread = float(op.spread(*sizes).amax()) if isinstance(op, LinearOp) else math.inf
             reach = spread * (1 + 1e-6) + (op.offset_size if isinstance(op, LinearOp) else 0.0)
             self._reaches[name] = reach

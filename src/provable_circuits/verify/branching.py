@@ -1,12 +1,12 @@
 """Branch and bound: split the open ReLUs of problems until every part is proved or one breaks.
 
-A part is the set of inputs on which some ReLU inputs have fixed signs. Its two children fix one more
-unit. A part is done when the rigorous bound of its row is nonnegative, or when its enclosures
+A part is the set of inputs on which some ReLU inputs have fixed signs. Its two children fix one
+more unit. A part is done when the rigorous bound of its row is nonnegative, or when its enclosures
 contradict each other, so that it is empty. Parts are bounded in batches; a child inherits its
 parent's enclosures, slopes and multipliers. All open rows of all inputs of a question are searched
-together, as so many roots. Where all units are settled the part is a linear
-program, whose duals close it (``leaf``). With a piecewise-linear network the search ends, up to
-rounding at the threshold: there are finitely many parts.
+together, as so many roots. Where all units are settled the part is a linear program, whose duals
+close it (``leaf``). With a piecewise-linear network the search ends, up to rounding at the
+threshold: there are finitely many parts.
 
 Every bound also points to a corner of the region, which is tried as a candidate witness.
 """
@@ -14,13 +14,12 @@ Every bound also points to a corner of the region, which is tried as a candidate
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
-from provable_circuits.rounding import Interval
 from provable_circuits.verify.bounds import Bounds, Structure
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.leaf import solve_leaf
@@ -35,26 +34,54 @@ SMALL = 600
 """Up to this many activation units, enclosures are computed anew in every part."""
 
 
-@dataclass(slots=True, eq=False)
-class Part:
-    """One part: enclosures of what activations read, signs, slopes, multipliers; all [*shape].
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """Parts, n of them, each a row of every tensor. Units are counted over all ReLUs, in order.
 
-    ``root`` says which root it descends from; ``value`` is its bound so far; ``scores`` tell how
-    much each open unit's relaxation costs.
+    Attributes:
+        root: which root each descends from, [n].
+        lower, upper: enclosures of every unit's input, [n, units].
+        signs: +1 and -1 where a unit's input was fixed to be nonnegative or nonpositive, else 0.
+        slopes: the lower slopes chosen.
+        duals: the multipliers chosen, nonnegative, zero where nothing was fixed.
+        value: the bound so far, [n].
+        scores: how much each open unit's relaxation costs the bound, zero where it is settled.
     """
 
-    root: int
-    ends: dict[str, Interval]
-    signs: dict[str, Tensor]
-    slopes: dict[str, Tensor]
-    multipliers: dict[str, Tensor]
-    value: float
+    root: Tensor
+    lower: Tensor
+    upper: Tensor
+    signs: Tensor
+    slopes: Tensor
+    duals: Tensor
+    value: Tensor
     scores: Tensor
 
-    @property
-    def open_units(self) -> int:
-        """How many units can still be split."""
-        return int((self.scores > 0).sum())
+    def __len__(self) -> int:
+        return len(self.root)
+
+    def __getitem__(self, index: Tensor | slice) -> Parts:
+        return Parts(*(getattr(self, field.name)[index] for field in fields(self)))
+
+    @staticmethod
+    def joined(several: Sequence[Parts]) -> Parts:
+        """All parts of several batches."""
+        return Parts(
+            *(torch.cat([getattr(parts, f.name) for parts in several]) for f in fields(Parts))
+        )
+
+    def split(self, parents: Tensor, units: Tensor) -> Parts:
+        """Two children for each parent and unit, nonnegative first: 2 n parts."""
+        twice = parents.repeat_interleave(2)
+        unit = units.repeat_interleave(2)
+        children = self[twice]
+        place = torch.arange(len(twice))
+        sign = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat(len(parents))
+        children.signs[place, unit] = sign
+        lower, upper = children.lower[place, unit], children.upper[place, unit]
+        children.lower[place, unit] = torch.where(sign > 0, lower.clamp_min(0.0), lower)
+        children.upper[place, unit] = torch.where(sign < 0, upper.clamp_max(0.0), upper)
+        return children
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,26 +109,6 @@ class Outcome:
     parts: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Batch:
-    """Parts stacked as one batch of problems."""
-
-    bounds: Bounds
-    rows: Tensor
-    offsets: Tensor
-    problems: Tensor
-    slopes: dict[str, Tensor]
-    signs: dict[str, Tensor]
-    multipliers: dict[str, Tensor]
-
-    def signed(self, dtype: torch.dtype) -> dict[str, Tensor]:
-        """Multipliers as a backward pass takes them."""
-        return {
-            name: (self.signs[name] * value).unsqueeze(1).to(dtype)
-            for name, value in self.multipliers.items()
-        }
-
-
 class BranchAndBound:
     """Decides the rows of its roots."""
 
@@ -121,70 +128,119 @@ class BranchAndBound:
         self.attempt = attempt
         self.deadline = deadline
         self.kinked = [n for n in structure.activations if leak(structure.ops[n.name]) is not None]
+        self.smooth = [n for n in structure.activations if leak(structure.ops[n.name]) is None]
         self.sizes = [math.prod(node.shape) for node in self.kinked]
-        units = sum(math.prod(node.shape) for node in structure.activations)
-        self.small = units <= SMALL
+        self.small = sum(self.sizes) <= SMALL
         self.steps = 6 if self.small else 12
         self.candidates = 12 if self.small else 8
-        self.width = min(256 if self.small else 16, max(1, 2**21 // max(structure.largest, 1)))
+        self.width = max(1, min(256 if self.small else 16, 2**21 // max(structure.largest, 1)))
+        self.room = max(1, min(4096, 2**21 // max(structure.largest, 1)))
         self.guide = torch.float32 if structure.single else torch.float64
         self.parts = 0
 
     def run(self, choice: Choice) -> Outcome:
         """Search from the roots, with the slopes already chosen for them."""
         queue = self._survivors(self._root_parts(), self.roots.bounds, choice)
-        while queue:
+        while len(queue):
             self.deadline.check()
-            queue.sort(key=lambda part: part.value, reverse=True)
-            batch = [queue.pop() for _ in range(min(len(queue), self.width))]
-            for part in batch:
-                if part.open_units == 0:
-                    status = self._leaf(part)
-                    if status != "proved":
-                        return Outcome(status, self.parts)
-            open_ = [part for part in batch if part.open_units]
-            if open_:
-                survivors = self._bound(self._best_split(open_))
+            order = queue.value.argsort()
+            batch, queue = queue[order[: self.width]], queue[order[self.width :]]
+            open_ = (batch.scores > 0).any(1)
+            for i in (~open_).nonzero().flatten().tolist():
+                status = self._leaf(batch[i : i + 1])
+                if status != "proved":
+                    return Outcome(status, self.parts)
+            if bool(open_.any()):
+                survivors = self._bound(self._best_split(batch[open_]))
                 if survivors is None:
                     return Outcome("refuted", self.parts)
-                queue.extend(survivors)
+                queue = Parts.joined([queue, *survivors])
         return Outcome("proved", self.parts)
 
-    def _root_parts(self) -> list[Part]:
-        ends = self.roots.bounds.ends
-        sources = [node.inputs[0] for node in self.structure.activations]
-        return [
-            Part(i, {s: _take(ends[s], i) for s in sources}, {}, {}, {}, 0.0, torch.empty(0))
-            for i in range(len(self.roots.problems))
-        ]
+    # --- units and tensors -----------------------------------------------------------------------
 
-    def _survivors(self, parts: list[Part], bounds: Bounds, choice: Choice) -> list[Part]:
+    def _flat(self, tensors: Mapping[str, Tensor], count: int) -> Tensor:
+        """Tensors by activation as [parts, units]; zero for an activation that is not there."""
+        pieces = [
+            tensors[node.name].detach().expand(count, *node.shape).flatten(1)
+            if node.name in tensors
+            else torch.zeros(count, size, dtype=torch.float64)
+            for node, size in zip(self.kinked, self.sizes, strict=True)
+        ]
+        return torch.cat(pieces, dim=1) if pieces else torch.zeros(count, 0, dtype=torch.float64)
+
+    def _by_node(self, units: Tensor) -> dict[str, Tensor]:
+        """[parts, units] as tensors by activation."""
+        return {
+            node.name: piece.unflatten(1, node.shape)
+            for node, piece in zip(self.kinked, units.split(self.sizes, dim=1), strict=True)
+        }
+
+    def _root_parts(self) -> Parts:
+        count = len(self.roots.problems)
+        ends = {n.name: self.roots.bounds.ends[n.inputs[0]] for n in self.kinked}
+        lower = self._flat({name: pair[0] for name, pair in ends.items()}, count)
+        upper = self._flat({name: pair[1] for name, pair in ends.items()}, count)
+        zero = torch.zeros_like(lower)
+        none = torch.zeros(count, dtype=torch.float64)
+        return Parts(torch.arange(count), lower, upper, zero, zero, zero, none, zero)
+
+    def _enclose(self, parts: Parts, refine: bool) -> Bounds:
+        """Enclosures of every tensor of the parts, within what they inherit."""
+        lower, upper = self._by_node(parts.lower), self._by_node(parts.upper)
+        prior = {n.inputs[0]: (lower[n.name], upper[n.name]) for n in self.kinked}
+        for node in self.smooth:
+            ends = self.roots.bounds.ends[node.inputs[0]]
+            prior[node.inputs[0]] = (
+                ends
+                if len(ends[0]) == 1
+                else (
+                    ends[0][parts.root],
+                    ends[1][parts.root],
+                )
+            )
+        region = self.region.select(self.roots.problems[parts.root])
+        bounds = Bounds(self.structure, region, len(parts), prior=prior, deadline=self.deadline)
+        bounds.compute(refine)
+        return bounds
+
+    def _signed(self, parts: Parts, dtype: torch.dtype) -> dict[str, Tensor]:
+        """Multipliers as a backward pass takes them, where there are any."""
+        found = {}
+        for name, value in self._by_node(parts.signs * parts.duals).items():
+            if bool(value.any()):
+                found[name] = value.unsqueeze(1).to(dtype)
+        return found
+
+    # --- bounding and splitting ------------------------------------------------------------------
+
+    def _survivors(self, parts: Parts, bounds: Bounds, choice: Choice) -> Parts:
         """The parts whose bound does not reach, with what was learnt about them."""
-        offsets = self.roots.offsets[[part.root for part in parts]]
+        offsets = self.roots.offsets[parts.root]
         value = choice.found.value[:, 0]
         done = (value + offsets - _slip(value, offsets) >= 0) | bounds.empty()
-        scores = self._scores(bounds, choice)
-        return [
-            Part(
-                root=parts[i].root,
-                ends={s: _take(bounds.ends[s], i) for s in parts[i].ends},
-                signs=parts[i].signs,
-                slopes={name: v[i].detach() for name, v in choice.slopes.items()},
-                multipliers={name: v[i].detach() for name, v in choice.multipliers.items()},
-                value=float(value[i] + offsets[i]),
-                scores=scores[i],
-            )
-            for i in (~done).nonzero().flatten().tolist()
-        ]
+        left = (~done).nonzero().flatten()
+        count = len(parts)
+        ends = {node.name: bounds.ends[node.inputs[0]] for node in self.kinked}
+        learnt = Parts(
+            root=parts.root,
+            lower=self._flat({name: pair[0] for name, pair in ends.items()}, count),
+            upper=self._flat({name: pair[1] for name, pair in ends.items()}, count),
+            signs=parts.signs,
+            slopes=self._flat(choice.slopes, count),
+            duals=self._flat(choice.multipliers, count),
+            value=value + offsets,
+            scores=self._scores(bounds, choice),
+        )
+        return learnt[left]
 
     def _scores(self, bounds: Bounds, choice: Choice) -> Tensor:
-        """How much each unit's relaxation costs the bound, zero where it is settled: [parts, units]."""
-        scores = []
+        """How much each unit's relaxation costs the bound, zero where it is settled."""
+        scores = {}
         for node in self.kinked:
             lower, upper = bounds.ends[node.inputs[0]]
             rows = choice.found.activations.get(node.name)
             if rows is None:
-                scores.append(lower.new_zeros(bounds.problems, math.prod(node.shape)))
                 continue
             rows = rows[:, 0]
             open_ = (lower < 0) & (upper > 0)
@@ -192,161 +248,94 @@ class BranchAndBound:
             hinge = (-lower * upper / (upper - lower)).nan_to_num(0.0)
             above = (-rows).clamp_min(0.0) * hinge
             below = rows.clamp_min(0.0) * torch.maximum(-slope * lower, (1 - slope) * upper)
-            score = torch.where(open_, above + below + 1e-9, torch.zeros_like(lower))
-            scores.append(score.expand(bounds.problems, *node.shape).flatten(1))
-        return torch.cat(scores, dim=1) if scores else torch.zeros(bounds.problems, 0)
+            scores[node.name] = torch.where(open_, above + below + 1e-9, torch.zeros_like(lower))
+        return self._flat(scores, bounds.problems)
 
-    def _best_split(self, parts: list[Part]) -> list[Part]:
+    def _best_split(self, parts: Parts) -> Parts:
         """The children of each part at the unit that promises most.
 
         The costliest units of each part are tried with one backward pass, at the slopes and
         multipliers of their parent, and the one whose worse child is best is taken. This costs a
         pass over many rows and saves most of the tree.
         """
-        tries: list[int] = []
-        children: list[Part] = []
-        for i, part in enumerate(parts):
-            count = min(self.candidates, part.open_units)
-            for unit in part.scores.topk(count).indices.tolist():
-                tries.append(i)
-                children.extend(self._children(part, unit))
-        if len(tries) == len(parts):
-            return children
-        promises: list[float] = []
-        room = max(2, 2 * (2**21 // max(self.structure.largest, 1) // 2))
-        for first in range(0, len(children), room):
-            some = self._stack(children[first : first + room], refine=False)
-            value = some.bounds.backward(
-                self.start,
-                some.rows.to(self.guide),
-                slopes=some.slopes,
-                multipliers=some.signed(self.guide),
-                rigorous=False,
-            ).value[:, 0]
-            sides = (value + some.offsets).clamp_max(0.0).unflatten(0, (-1, 2))
-            promises.extend((sides.amin(1) + 1e-3 * sides.amax(1)).tolist())
-        best: dict[int, int] = {}
-        for n, i in enumerate(tries):
-            if i not in best or promises[n] > promises[best[i]]:
-                best[i] = n
-        return [children[2 * n + side] for n in best.values() for side in (0, 1)]
-
-    def _children(self, part: Part, unit: int) -> list[Part]:
-        """Both signs of one unit, counted over all ReLUs."""
-        for node, size in zip(self.kinked, self.sizes, strict=True):
-            if unit < size:
-                break
-            unit -= size
-        source = node.inputs[0]
-        children = []
-        for sign in (1.0, -1.0):
-            lower, upper = (end.clone() for end in part.ends[source])
-            signs = part.signs.get(node.name)
-            signs = torch.zeros_like(lower) if signs is None else signs.clone()
-            signs.view(-1)[unit] = sign
-            if sign > 0:
-                lower.view(-1)[unit] = lower.view(-1)[unit].clamp_min(0.0)
-            else:
-                upper.view(-1)[unit] = upper.view(-1)[unit].clamp_max(0.0)
-            children.append(
-                replace(
-                    part,
-                    ends={**part.ends, source: (lower, upper)},
-                    signs={**part.signs, node.name: signs},
+        count = min(self.candidates, parts.scores.shape[1])
+        best = parts.scores.topk(count, dim=1)
+        parents = torch.arange(len(parts)).repeat_interleave(count)
+        units = best.indices.flatten()
+        real = (best.values > 0).flatten()
+        if count > 1:
+            tried = real.nonzero().flatten()
+            promise = torch.full((len(parents),), -math.inf, dtype=torch.float64)
+            for some in tried.split(max(1, self.room // 2)):
+                children = parts.split(parents[some], units[some])
+                value = (
+                    self._enclose(children, refine=False)
+                    .backward(
+                        self.start,
+                        self.roots.rows[children.root].to(self.guide),
+                        slopes=self._by_node(children.slopes),
+                        multipliers=self._signed(children, self.guide),
+                        rigorous=False,
+                    )
+                    .value[:, 0]
                 )
-            )
-        return children
+                sides = (
+                    (value + self.roots.offsets[children.root]).clamp_max(0.0).unflatten(0, (-1, 2))
+                )
+                promise[some] = sides.amin(1) + 1e-3 * sides.amax(1)
+            chosen = promise.unflatten(0, (-1, count)).argmax(1)
+            units = best.indices.gather(1, chosen.unsqueeze(1)).flatten()
+        return parts.split(torch.arange(len(parts)), units)
 
-    def _stack(self, parts: list[Part], refine: bool) -> _Batch:
-        """Parts as one batch of problems, enclosed anew within what they inherit."""
-        index = torch.tensor([part.root for part in parts])
-        problems = self.roots.problems[index]
-        ends = {
-            source: (
-                torch.stack([part.ends[source][0] for part in parts]),
-                torch.stack([part.ends[source][1] for part in parts]),
-            )
-            for source in parts[0].ends
-        }
-        bounds = Bounds(
-            self.structure,
-            self.region.select(problems),
-            len(parts),
-            prior=ends,
-            deadline=self.deadline,
-        )
-        bounds.compute(refine)
-        split = {node.name: node.shape for node in self.kinked if _any_split(node.name, parts)}
-
-        def gather(held: list[dict[str, Tensor]], name: str) -> Tensor:
-            zero = torch.zeros(split[name], dtype=torch.float64)
-            return torch.stack([values.get(name, zero) for values in held])
-
-        return _Batch(
-            bounds=bounds,
-            rows=self.roots.rows[index],
-            offsets=self.roots.offsets[index],
-            problems=problems,
-            slopes={n: torch.stack([p.slopes[n] for p in parts]) for n in parts[0].slopes},
-            signs={name: gather([p.signs for p in parts], name) for name in split},
-            multipliers={name: gather([p.multipliers for p in parts], name) for name in split},
-        )
-
-    def _bound(self, parts: list[Part]) -> list[Part] | None:
+    def _bound(self, parts: Parts) -> list[Parts] | None:
         """Bound the parts; those still open, or None when a witness was found."""
         self.parts += len(parts)
-        survivors: list[Part] = []
-        for first in range(0, len(parts), self.width):
-            some = parts[first : first + self.width]
-            batch = self._stack(some, refine=self.small)
+        survivors: list[Parts] = []
+        for some in torch.arange(len(parts)).split(self.width):
+            batch = parts[some]
+            bounds = self._enclose(batch, refine=self.small)
+            signs = {n: v for n, v in self._by_node(batch.signs).items() if bool(v.any())}
+            duals = self._by_node(batch.duals)
             choice = optimise(
-                batch.bounds,
+                bounds,
                 self.start,
-                batch.rows,
-                batch.offsets,
-                batch.slopes,
-                batch.signs,
-                batch.multipliers,
+                self.roots.rows[batch.root],
+                self.roots.offsets[batch.root],
+                self._by_node(batch.slopes),
+                signs,
+                {name: duals[name] for name in signs},
                 self.steps,
             )
-            left = self._survivors(some, batch.bounds, choice)
-            if not left:
+            left = self._survivors(batch, bounds, choice)
+            if not len(left):
                 continue
-            value = choice.found.value[:, 0] + batch.offsets
-            low = (value < 0).nonzero().flatten()
+            low = (
+                (choice.found.value[:, 0] + self.roots.offsets[batch.root] < 0).nonzero().flatten()
+            )
             corners = {
-                name: batch.bounds.region.corner(name, reached[:, 0].double())[low]
+                name: bounds.region.corner(name, reached[:, 0].double())[low]
                 for name, reached in choice.found.inputs.items()
             }
-            if self.attempt(corners, batch.problems[low]):
+            if self.attempt(corners, self.roots.problems[batch.root[low]]):
                 return None
-            survivors.extend(left)
+            survivors.append(left)
         return survivors
 
-    def _leaf(self, part: Part) -> str:
+    def _leaf(self, part: Parts) -> str:
         """Close a part without open units: proved, refuted or close."""
-        batch = self._stack([part], refine=self.small)
-        answer = solve_leaf(batch.bounds, self.start, batch.rows, batch.signs, self.deadline.left)
-        if answer.point is not None and self.attempt(answer.point, batch.problems):
+        bounds = self._enclose(part, refine=self.small)
+        rows, offsets = self.roots.rows[part.root], self.roots.offsets[part.root]
+        signs = {n: v for n, v in self._by_node(part.signs).items() if bool(v.any())}
+        answer = solve_leaf(bounds, self.start, rows, signs, self.deadline.left)
+        if answer.point is not None and self.attempt(answer.point, self.roots.problems[part.root]):
             return "refuted"
-        signed = replace(batch, multipliers=answer.multipliers).signed(torch.float64)
-        value = batch.bounds.backward(self.start, batch.rows, multipliers=signed).value[:, 0]
-        done = value + batch.offsets - _slip(value, batch.offsets) >= 0
-        if bool((done | batch.bounds.empty()).all()):
+        signed = {n: (signs[n] * d).unsqueeze(1) for n, d in answer.multipliers.items()}
+        value = bounds.backward(self.start, rows, multipliers=signed).value[:, 0]
+        done = value + offsets - _slip(value, offsets) >= 0
+        if bool((done | bounds.empty()).all()):
             return "proved"
         self.deadline.check()
         return "close"
-
-
-def _take(ends: Interval, i: int) -> Interval:
-    """The ends of one problem; those of constants are the same for all."""
-    lower, upper = ends
-    i = i if len(lower) > 1 else 0
-    return lower[i], upper[i]
-
-
-def _any_split(name: str, parts: list[Part]) -> bool:
-    return any(name in part.signs for part in parts)
 
 
 def _slip(value: Tensor, offset: Tensor) -> Tensor:

@@ -1,8 +1,9 @@
 """Difference: enclosures for a circuit from those of a larger one, without a backward pass.
 
 Consecutive questions differ by a component. Let C be a circuit whose tensors are enclosed tightly,
-and C' the same circuit without some components. Run both on the same input: at the site of a removed
-component the value jumps from what it was to its patch, and from there on the two runs differ by
+and C' the same circuit without some components. Run both on the same input: at the site of a
+removed component the value jumps from what it was to its patch, and from there on the two runs
+differ by
 
     linear operation:     d_out = L(d_in)                       (the offset cancels)
     activation g:         d_out between min(0, d_in) and max(0, d_in), where g is nondecreasing and
@@ -158,9 +159,7 @@ class Difference:
             return known.bounds.ends.get(f"patch:{node.name}")
         return encoder.hull[node.name]
 
-    def _offer(
-        self, query: Query, name: str, ends: Interval, derived: dict[str, Interval]
-    ) -> None:
+    def _offer(self, query: Query, name: str, ends: Interval, derived: dict[str, Interval]) -> None:
         """Hand an enclosure to the node of the new query that it belongs to."""
         where: Slice | None = query.tensors.get(name)
         if where is None or where.node in query.common:

@@ -1,7 +1,7 @@
 """Inert removals: questions whose answer is known, because the removal changes nothing.
 
-Let C be a circuit for which the claim was proved. Removing v from C changes no output that the claim
-looks at, anywhere in the domain of an input, if
+Let C be a circuit for which the claim was proved. Removing v from C changes no output that the
+claim looks at, anywhere in the domain of an input, if
 
     every unit of v already has its patch value everywhere in that domain (a ReLU that never opens,
     patched with zero), by the enclosures computed for C; or

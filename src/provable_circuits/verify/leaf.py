@@ -4,8 +4,8 @@
 
 A floating-point solver is asked for the optimum. Its point is a candidate witness; its dual values
 are multipliers for one rigorous backward pass. If it says that the constraints contradict each
-other, the duals of the least violation, scaled up, show that instead. Whatever the solver says, only
-the rigorous pass proves.
+other, the duals of the least violation, scaled up, show that instead. Whatever the solver says,
+only the rigorous pass proves.
 
 A ball of the 1-norm is written with one more variable m_i >= |x_i - center_i| for each element and
 sum m <= eps. A ball of the 2-norm is its box first; where the optimum lies outside the ball, the
@@ -52,7 +52,8 @@ def solve_leaf(
     """
     inputs = list(bounds.region.ranges)
     objective, _ = _affine(bounds, start, row, inputs)
-    matrices, constants, places = [], [], []
+    matrices, constants = [], []
+    places: list[tuple[str, int]] = []
     for name, sign in signs.items():
         units = sign.flatten().nonzero().flatten()
         if len(units) == 0:
@@ -186,9 +187,7 @@ def _balls(
     return rows, np.tile([0.0, np.inf], (moved, 1)), ends
 
 
-def _tangents(
-    bounds: Bounds, inputs: list[str], x: np.ndarray
-) -> tuple[csr_array, np.ndarray]:
+def _tangents(bounds: Bounds, inputs: list[str], x: np.ndarray) -> tuple[csr_array, np.ndarray]:
     """Half-spaces that hold a ball of the 2-norm each, and not the solver's point."""
     rows: list[np.ndarray] = []
     ends: list[float] = []

@@ -3,7 +3,8 @@
 A box gives  min A.x = A.m - |A| r  with midpoint m and radius r. For a p-ball clipped by a box the
 least value over the intersection is, for
 
-    p = 1:  a fractional knapsack: spend the budget eps on the coordinates of largest |A| first, each
+    p = 1:  a fractional knapsack: spend the budget eps on the coordinates of largest |A| first,
+    each
             up to its distance from the box's end. This is exact.
     p = 2:  at least the larger of the box's and the ball's own minimum, A.x - eps ||A||_2.
 """
@@ -44,7 +45,8 @@ class _Balls:
 def _balls(box: InputRange) -> _Balls | None:
     if box.domains is None:
         return None
-    free, radius = [], {1: [], 2: []}
+    free: list[Tensor] = []
+    radius: dict[int, list[float]] = {1: [], 2: []}
     for domain in box.domains:
         ball = domain if isinstance(domain, Ball) else None
         mask = torch.ones(()) if ball is None or ball.mask is None else ball.mask
@@ -55,7 +57,9 @@ def _balls(box: InputRange) -> _Balls | None:
         center=torch.stack([domain.center.flatten() for domain in box.domains]).to(box.lower),
         free=torch.stack(free).to(box.lower),
         radius={
-            p: box.lower.new_tensor(values) for p, values in radius.items() if min(values) < math.inf
+            p: box.lower.new_tensor(values)
+            for p, values in radius.items()
+            if min(values) < math.inf
         },
     )
 
@@ -91,8 +95,8 @@ class Region:
     def least(self, name: str, rows: Tensor) -> Tensor:
         """A value at or below the minimum of rows . x: [problems, rows], rounding not included.
 
-        Rounding moves it by at most gamma(8 n + 32) * 2 X ||rows||_1 for n elements up to X: each of
-        the sums here has at most 4 n terms, of which each is a product of a row's entry with a
+        Rounding moves it by at most gamma(8 n + 32) * 2 X ||rows||_1 for n elements up to X: each
+        of the sums here has at most 4 n terms, of which each is a product of a row's entry with a
         midpoint, a radius or a distance no larger than 2 X.
         """
         middle, radius = (part.flatten(1).unsqueeze(2) for part in self._box[name])
@@ -121,7 +125,7 @@ class Region:
         )
 
     def corner(self, name: str, rows: Tensor) -> Tensor:
-        """A point where rows . x is least or nearly so, inside up to rounding: [problems, *shape]."""
+        """A point where rows . x is nearly least, inside up to rounding: [problems, *shape]."""
         box, balls = self.ranges[name], self._balls[name]
         point = torch.where(rows > 0, box.lower, box.upper)
         if balls is None:
@@ -147,9 +151,7 @@ class Region:
         lower, upper = (end.flatten(1) for end in self.ends(name))
         balls = self._balls[name]
         center = (lower + upper) * 0.5 if balls is None else balls.center
-        room = torch.where(
-            rows > 0, (center - lower).unsqueeze(1), (upper - center).unsqueeze(1)
-        )
+        room = torch.where(rows > 0, (center - lower).unsqueeze(1), (upper - center).unsqueeze(1))
         order = rows.abs().argsort(dim=2, descending=True)
         room = room.gather(2, order)
         before = room.cumsum(2) - room
@@ -160,4 +162,5 @@ class Region:
 def _length(rows: Tensor) -> Tensor:
     """The 2-norm over the last dimension; scaled, since squares of small entries underflow."""
     largest = rows.abs().amax(-1, keepdim=True).clamp_min(TINY)
-    return torch.linalg.vector_norm(rows / largest, 2, dim=-1) * largest.squeeze(-1)
+    length: Tensor = torch.linalg.vector_norm(rows / largest, 2, dim=-1)
+    return length * largest.squeeze(-1)

@@ -1,6 +1,7 @@
 """Relaxation: straight lines below and above an activation function on an interval.
 
-For every x in [l, u]:   below.slope * x + below.offset  <=  g(x)  <=  above.slope * x + above.offset.
+For every x in [l, u]:   below.slope * x + below.offset  <=  g(x)  <=  above.slope * x +
+above.offset.
 
 A slope may be any float32; given the slope, the offset is computed so that the line is on its side
 for that very slope, with rounding enclosed. So nothing here depends on how accurately a slope was
@@ -59,7 +60,7 @@ class Lines:
         return highest
 
     def single(self) -> Lines:
-        """The same lines in float32, their offsets rounded outward; slopes must be float32 already."""
+        """The same lines in float32, offsets rounded outward; slopes must be float32 already."""
         below = self.below_offset
         return Lines(
             self.below_slope.float(),
@@ -75,12 +76,14 @@ def _up_to_single(value: Tensor) -> Tensor:
     """The next float32 at or above."""
     nearest = value.float()
     return torch.where(
-        nearest.double() < value, torch.nextafter(nearest, torch.full_like(nearest, torch.inf)), nearest
+        nearest.double() < value,
+        torch.nextafter(nearest, torch.full_like(nearest, torch.inf)),
+        nearest,
     )
 
 
 def _short(slope: Tensor) -> Tensor:
-    """A slope that float32 holds exactly, so that passes in either arithmetic use the same lines."""
+    """A slope that float32 holds exactly, so that both arithmetics use the same lines."""
     return slope.float().double()
 
 

@@ -20,7 +20,7 @@ from provable_circuits.network.execution import operations
 from provable_circuits.network.graph import GraphBuilder
 from provable_circuits.network.intervals import propagate
 from provable_circuits.network.ops import Input
-from provable_circuits.rounding import Interval
+from provable_circuits.rounding import TINY, Interval
 from provable_circuits.verify.verdict import Witness
 
 
@@ -80,7 +80,10 @@ class Replay:
         outputs = {"reference": reference[self.graph.outputs[0]], "output": output}
         feeds = {name: outputs[name] for name in self._y.inputs}
         low, high = propagate(self._y, feeds)[self._y.outputs[0]]
-        rows, offsets = self.encoder.specification.rows[index], self.encoder.specification.offsets[index]
+        rows, offsets = (
+            self.encoder.specification.rows[index],
+            self.encoder.specification.offsets[index],
+        )
         excess, row = _least(rows, offsets, low[0], high[0]).max(0)
         if not float(excess) > 0:
             return None
@@ -102,7 +105,7 @@ class Replay:
         patches: dict[str, Interval] = {}
         kept: dict[str, Tensor] = {}
         for site in self.encoder.components.sites:
-            lower, upper = (end[index : index + 1] for end in self.encoder.hull[site.tensor])
+            lower, upper = self.encoder.hull_at(site.tensor, index)
             value = values.get(site.tensor)
             point = lower + (upper - lower) * 0.5 if value is None else value.double().unsqueeze(0)
             point = torch.minimum(torch.maximum(point, lower), upper)
@@ -133,7 +136,8 @@ def _least(rows: Tensor, offsets: Tensor, low: Tensor, high: Tensor) -> Tensor:
     exact_low = torch.where(rows > 0, low, high)
     terms = torch.where(rows != 0, rows * exact_low, torch.zeros_like(rows))
     size = terms.abs().sum(1) + offsets.abs()
-    return terms.sum(1) + offsets - size * (rows.shape[1] + 4) * 2.0**-52
+    count = rows.shape[1] + 4
+    return terms.sum(1) + offsets - (size * (count * 2.0**-52) + count * TINY)
 
 
 def _middle(ends: Interval) -> Tensor:

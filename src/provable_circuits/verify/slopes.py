@@ -17,7 +17,8 @@ from provable_circuits.verify.backward import Pass
 from provable_circuits.verify.bounds import Bounds
 from provable_circuits.verify.relaxation import default_slopes, leak
 
-RATE = 0.3
+RATE = 0.1
+DUAL_RATE = 0.2
 DECAY = 0.93
 
 
@@ -67,7 +68,9 @@ def optimise(
     ops = bounds.structure.ops
     guide = rows.float() if bounds.structure.single else rows
     free = {name: value.clone() for name, value in slopes.items()}
-    dual = {name: multipliers.get(name, torch.zeros_like(sign)).clone() for name, sign in signs.items()}
+    dual = {
+        name: multipliers.get(name, torch.zeros_like(sign)).clone() for name, sign in signs.items()
+    }
     best_value: Tensor | None = None
     best_free, best_dual = dict(free), dict(dual)
     moments: dict[tuple[str, str], tuple[Tensor, Tensor]] = {}
@@ -94,13 +97,14 @@ def optimise(
             best_value = torch.full_like(now, -torch.inf)
         better = now > best_value
         best_value = torch.where(better, now, best_value)
-        for store, current in ((best_free, free), (best_dual, dual)):
-            for name, tensor in current.items():
+        for store, held in ((best_free, free), (best_dual, dual)):
+            for name, tensor in held.items():
                 shape = (-1, *([1] * (tensor.ndim - 1)))
-                store[name] = torch.where(better.reshape(shape), tensor.detach(), store[name].detach())
+                store[name] = torch.where(
+                    better.reshape(shape), tensor.detach(), store[name].detach()
+                )
         if bool((best_value + offsets >= 0).all()):
             break
-        rate = RATE * DECAY**step
         for (kind, name), gradient in zip(names, gradients, strict=True):
             if gradient is None:
                 continue
@@ -113,10 +117,13 @@ def optimise(
                 (second / (1 - 0.999 ** (step + 1))).sqrt() + 1e-12
             )
             if kind == "slope":
-                moved = (current + rate * corrected).clamp(leak(ops[name]) or 0.0, 1.0)
+                moved = (current + RATE * DECAY**step * corrected).clamp(
+                    leak(ops[name]) or 0.0, 1.0
+                )
                 free[name] = moved.float().to(moved.dtype)
             else:
-                dual[name] = (current + rate * corrected).clamp_min(0.0) * signs[name].abs()
+                moved = current + DUAL_RATE * DECAY**step * corrected
+                dual[name] = moved.clamp_min(0.0) * signs[name].abs()
     found = bounds.backward(
         start,
         rows,

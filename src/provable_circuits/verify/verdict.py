@@ -44,6 +44,7 @@ class Verdict:
 
     __slots__ = ()
     kind: ClassVar[str] = ""
+    stage: str
 
     @property
     def proved(self) -> bool:

@@ -362,7 +362,7 @@ def _hull_values(
         given = points.get(f"patch:{site.tensor}")
         if given is None:
             continue
-        lower, upper = (end[index] for end in encoder.hull[site.tensor])
+        lower, upper = encoder.hull_at(site.tensor, index)
         value = (lower + (upper - lower) * 0.5).flatten().clone()
         gone = (~site.unit_mask(keep)[0].expand(site.layer.shape)).flatten()
         value[gone] = given[i]

@@ -1,0 +1,432 @@
+"""Plain properties: is there an input of the box whose output must not be?
+
+A case of a property is a box and a conjunction ``rows @ y <= bounds``. It is safe iff
+
+    max over i of (rows[i] . y - bounds[i])  >  0        for every x in the box,
+
+strictly, since the constraints include their ends. A maximum is a tree of ReLUs, max(a, b) =
+b + relu(a - b), so a case is one row over one graph, which branch and bound decides. The slopes of
+those ReLUs are the weights of a combination of constraints: choosing them well finds the
+combination that no output satisfies, where there is one.
+
+    backward linear bounds, constraint by constraint -> corners -> gradient attack -> bisection of
+    the box where few inputs vary -> optimised slopes -> branch and bound on ReLUs
+
+``holds`` rests on rigorous bounds over the box rounded outward; ``violated`` on a point inside the
+box as written, at which interval arithmetic on the network as given satisfies every constraint.
+
+    >>> from provable_circuits.network.graph import GraphBuilder
+    >>> from provable_circuits.network.ops import ReLU
+    >>> from provable_circuits.verify.vnnlib import parse_property
+    >>> builder = GraphBuilder()
+    >>> graph = builder.build([builder.add("relu", ReLU(), builder.input("x", (1,)))])
+    >>> text = '''(declare-const X_0 Real) (declare-const Y_0 Real)
+    ...           (assert (>= X_0 -1.0)) (assert (<= X_0 1.0)) (assert (>= Y_0 {}))'''
+    >>> decide(graph, parse_property(text.format("1.5"))).status
+    'holds'
+    >>> decide(graph, parse_property(text.format("1.0"))).counterexample
+    (tensor([1.], dtype=torch.float64), tensor([1.], dtype=torch.float64))
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+from provable_circuits.claims.encoding import InputRange
+from provable_circuits.errors import ArgumentError
+from provable_circuits.network.execution import evaluate
+from provable_circuits.network.graph import Graph, GraphBuilder
+from provable_circuits.network.intervals import propagate
+from provable_circuits.network.lowering import lower
+from provable_circuits.network.ops import Add, Gather, Input, Linear, ReLU, Reshape, Subtract
+from provable_circuits.verify.backward import Pass
+from provable_circuits.verify.bisection import Bisection
+from provable_circuits.verify.bounds import Bounds, Structure
+from provable_circuits.verify.branching import BranchAndBound, Roots
+from provable_circuits.verify.constraints import STRICT, Constraints
+from provable_circuits.verify.deadline import Deadline, OutOfTime
+from provable_circuits.verify.region import Region
+from provable_circuits.verify.relaxation import leak
+from provable_circuits.verify.slopes import optimise, starting_slopes
+from provable_circuits.verify.vnnlib import Case, Property
+
+ATTACK_STARTS = 8
+ATTACK_STEPS = 30
+ATTACK_CASES = 64
+"""Random starts for each case, steps from each, and cases attacked at once."""
+
+REPLAYS = 4
+"""How many of a batch of candidates are replayed rigorously, best first."""
+
+FEW_INPUTS = 12
+MOST_BOXES = 20_000
+"""Up to so many varying inputs a box is halved again and again, into so many parts at most."""
+
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PropertyVerdict:
+    """The answer about one property.
+
+    Attributes:
+        status: ``holds``, ``violated``, ``unknown`` or ``timeout``.
+        counterexample: for ``violated`` an input and its output, per sample, float64.
+        reason: why, where it is ``unknown`` or ``timeout``; else the stage that decided.
+        seconds: how long it took.
+    """
+
+    status: str
+    counterexample: tuple[Tensor, Tensor] | None
+    reason: str
+    seconds: float
+
+    def __bool__(self) -> bool:
+        raise TypeError("A verdict is not a boolean: compare its status.")
+
+
+def decide(
+    graph: Graph, question: Property, timeout: float = 60.0, seed: int = 0
+) -> PropertyVerdict:
+    """Whether ``graph`` keeps clear of everything that ``question`` describes.
+
+    Args:
+        graph: the network.
+        question: what must not happen.
+        timeout: seconds after which the answer is ``timeout``.
+        seed: the seed of random starts of the attack.
+
+    Raises:
+        PropertyError: the property is about another number of inputs or outputs.
+    """
+    if not timeout > 0:
+        raise ArgumentError(f"The 'timeout' parameter must be positive. Got {timeout} instead.")
+    question.check(graph)
+    started = time.monotonic()
+    decision = _Decision(graph, question, Deadline.after(timeout), seed)
+    try:
+        status, reason = decision.answer()
+    except OutOfTime:
+        status, reason = "timeout", f"{timeout:g} seconds have passed"
+    return PropertyVerdict(status, decision.found, reason, time.monotonic() - started)
+
+
+def confirm(graph: Graph, question: Property, x: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The counterexample at or next to ``x``, if there is one beyond doubt.
+
+    Args:
+        graph: the network.
+        question: what must not happen.
+        x: a candidate, flat; it is moved into the box if it lies outside.
+
+    Returns:
+        The input, inside the box, and its output; None if no case is met there.
+    """
+    for case in question.cases:
+        found = _replay(graph, case, x.double().flatten())
+        if found is not None:
+            return found
+    return None
+
+
+def _replay(graph: Graph, case: Case, x: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Interval arithmetic at one point of a case's box: certainly a counterexample, or None.
+
+    An input that is fixed to a decimal which float64 does not hold ranges over the two numbers next
+    to it: what holds for all of these holds for the decimal.
+    """
+    inside = torch.minimum(torch.maximum(x, case.inner_lower), case.inner_upper)
+    fixed = case.inner_lower > case.inner_upper
+    least, most = torch.where(fixed, case.lower, inside), torch.where(fixed, case.upper, inside)
+    point = (least.reshape(1, *graph.input_shape), most.reshape(1, *graph.input_shape))
+    ends = propagate(graph, {graph.inputs[0]: point})[graph.outputs[0]]
+    if not _satisfied(case, ends[0].flatten(), ends[1].flatten()):
+        return None
+    return point[0][0], graph.run(point[0], torch.float64)[0]
+
+
+def _satisfied(case: Case, low: Tensor, high: Tensor) -> bool:
+    """Whether every output between two ends meets every constraint; in exact arithmetic."""
+    for row, bound in zip(case.rows, case.inner_bounds.tolist(), strict=True):
+        used = row.nonzero().flatten()
+        ends = torch.where(row > 0, high, low)[used]
+        if not bool(ends.isfinite().all()):
+            return False
+        terms = zip(row[used].tolist(), ends.tolist(), strict=True)
+        if sum(Fraction(factor) * Fraction(end) for factor, end in terms) > Fraction(bound):
+            return False
+    return True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Open:
+    """Cases of one box that are still to be decided, and what is known about the box."""
+
+    constraints: Constraints
+    bounds: Bounds
+    starts: Tensor
+
+    def parts(self) -> Iterator[Constraints]:
+        """The cases, so many at once as are attacked together."""
+        cases = self.constraints.cases
+        for first in range(0, len(cases), ATTACK_CASES):
+            yield Constraints(cases[first : first + ATTACK_CASES])
+
+
+class _Decision:
+    """One property on its way through the stages."""
+
+    def __init__(self, graph: Graph, question: Property, deadline: Deadline, seed: int) -> None:
+        self.graph = graph
+        self.question = question
+        self.deadline = deadline
+        self.generator = torch.Generator().manual_seed(seed)
+        self.network = _flat(lower(graph))
+        self.structure = Structure(self.network, CPU)
+        self.found: tuple[Tensor, Tensor] | None = None
+
+    def answer(self) -> tuple[str, str]:
+        """The status, and the stage that decided or the reason why none could."""
+        left: list[_Open] = []
+        for cases in _by_box(self.question.cases):
+            open_ = self._linear(cases)
+            if self.found is not None:
+                return "violated", "corner"
+            if open_ is not None:
+                left.append(open_)
+        if not left:
+            return "holds", "linear"
+        if any(self._attack(open_, part) for open_ in left for part in open_.parts()):
+            return "violated", "attack"
+        stage, doubts = "bisection", []
+        for open_ in left:
+            if self._bisect(open_):
+                continue
+            stage = "branching"
+            status = "refuted" if self.found is not None else self._search(open_)
+            if status == "refuted":
+                return "violated", "bisection or branching"
+            if status != "proved":
+                doubts.append(status)
+        return ("unknown", doubts[0]) if doubts else ("holds", stage)
+
+    # --- stages ---------------------------------------------------------------------------------
+
+    def _linear(self, cases: list[Case]) -> _Open | None:
+        """Backward bounds of every constraint over one box; what they leave open."""
+        self.deadline.check()
+        everything, box = Constraints(cases), self._box(cases[0])
+        if self._try(everything, _middle(box)):
+            return None
+        bounds = Bounds(self.structure, Region({self._input: box}), 1, deadline=self.deadline)
+        bounds.compute()
+        if not len(everything):
+            return _Open(everything, bounds, _middle(box))
+        found = bounds.backward(self._output, everything.rows.unsqueeze(0))
+        excluded = everything.excluded(found.value)[0]
+        if bool(excluded.all()):
+            return None
+        open_ = Constraints([cases[i] for i in (~excluded).nonzero().flatten().tolist()])
+        corners = self._corners(bounds, found)[~excluded[everything.owners]]
+        self._try(open_, corners)
+        return _Open(open_, bounds, torch.cat([_middle(box), corners]))
+
+    def _corners(self, bounds: Bounds, found: Pass) -> Tensor:
+        """For each row, the corner of the box that its bound points to."""
+        reached = found.inputs.get(self._input)
+        count = found.value.shape[1]
+        if reached is None:
+            box = bounds.region.ranges[self._input]
+            return _middle(box).expand(count, *self.graph.input_shape)
+        many = bounds.region.select(torch.zeros(count, dtype=torch.long))
+        return many.corner(self._input, reached[0])
+
+    def _attack(self, open_: _Open, part: Constraints) -> bool:
+        """Signed gradient descent on the worst constraint of each case, from several starts."""
+        box = open_.bounds.region.ranges[self._input]
+        shape = self.graph.input_shape
+        share = torch.rand((ATTACK_STARTS, *shape), generator=self.generator, dtype=torch.float64)
+        drawn = box.lower + share * (box.upper - box.lower)
+        starts = torch.cat([open_.starts[: 2 * ATTACK_STARTS], drawn])
+        points = starts.repeat(len(part.cases), *([1] * len(shape)))
+        own = torch.arange(len(part.cases)).repeat_interleave(len(starts)).unsqueeze(1)
+        for step in range(ATTACK_STEPS):
+            self.deadline.check()
+            with torch.enable_grad():
+                leaf = points.detach().requires_grad_()
+                worst = part.worst(self._run(leaf)).gather(1, own).squeeze(1)
+                slope = torch.autograd.grad(worst.sum(), leaf, allow_unused=True)[0]
+            if bool((worst <= 0).any()) and self._try(part, points):
+                return True
+            if slope is None:
+                return False
+            rate = 0.5 * (1 - step / ATTACK_STEPS)
+            moved = points - slope.sign() * (box.upper - box.lower) * rate
+            points = torch.minimum(torch.maximum(moved, box.lower), box.upper)
+        return self._try(part, points)
+
+    def _bisect(self, open_: _Open) -> bool:
+        """Halve the box where few inputs vary: whether that closed all its cases."""
+        box = open_.bounds.region.ranges[self._input]
+        varying = int((box.lower < box.upper).sum())
+        if varying > FEW_INPUTS or not len(open_.constraints):
+            return False
+        search = Bisection(
+            self.structure,
+            box,
+            open_.constraints,
+            lambda points: self._try(open_.constraints, points),
+            self.deadline,
+            MOST_BOXES,
+        )
+        return search.run() == "proved"
+
+    def _search(self, open_: _Open) -> str:
+        """Branch and bound: cases of one constraint together, each other case over its maximum."""
+        cases = open_.constraints.cases
+        if any(len(case.rows) == 1 for case in cases):
+            single = Constraints([case for case in cases if len(case.rows) == 1])
+            rows = single.rows.unsqueeze(1)
+            status = self._branch(open_.bounds, single, rows, single.offsets)
+            if status != "proved":
+                return status
+        for case in cases:
+            if len(case.rows) == 1:
+                continue
+            if not len(case.rows):
+                return "the box as written has no point that float64 holds"
+            known = open_.bounds
+            structure = Structure(_with_maximum(self.network, case), CPU)
+            bounds = Bounds(
+                structure, known.region, 1, known.ends, None, known.lines, self.deadline
+            )
+            bounds.compute()
+            row = torch.ones(1, 1, 1, dtype=torch.float64)
+            offset = torch.full((1,), -STRICT, dtype=torch.float64)
+            status = self._branch(bounds, Constraints([case]), row, offset)
+            if status != "proved":
+                return status
+        return "proved"
+
+    def _branch(
+        self, known: Bounds, constraints: Constraints, rows: Tensor, offsets: Tensor
+    ) -> str:
+        """Decide rows over one box: proved, refuted, or the reason why neither."""
+        problems = torch.zeros(len(rows), dtype=torch.long)
+        structure, start = known.structure, known.structure.graph.outputs[0]
+        bounds = Bounds(
+            structure,
+            known.region.select(problems),
+            len(rows),
+            {name: _repeated(ends, len(rows)) for name, ends in known.ends.items()},
+            deadline=self.deadline,
+        )
+        bounds.compute(refine=False)
+        choice = optimise(bounds, start, rows, offsets, starting_slopes(bounds), {}, {}, 20)
+        search = BranchAndBound(
+            structure,
+            known.region,
+            Roots(bounds, problems, rows, offsets),
+            start,
+            lambda points, _: self._try(constraints, points[self._input]),
+            self.deadline,
+        )
+        status = search.run(choice).status
+        if status != "close":
+            return status
+        if all(leak(structure.ops[node.name]) is not None for node in structure.activations):
+            return "numerically too close to call"
+        return "the bounds of its curved activations are not tight enough"
+
+    # --- candidates -----------------------------------------------------------------------------
+
+    def _try(self, constraints: Constraints, points: Tensor) -> bool:
+        """Replay the best of some points of the cases' box, [n, *shape]."""
+        first = constraints.cases[0]
+        flat = torch.minimum(torch.maximum(points.flatten(1), first.inner_lower), first.inner_upper)
+        best, case = constraints.worst(self._run(flat.reshape(points.shape))).min(1)
+        for i in best.argsort().tolist()[:REPLAYS]:
+            if not float(best[i]) <= 0:
+                return False
+            self.found = _replay(self.graph, constraints.cases[int(case[i])], flat[i])
+            if self.found is not None:
+                return True
+        return False
+
+    # --- the network ----------------------------------------------------------------------------
+
+    @property
+    def _input(self) -> str:
+        return self.network.inputs[0]
+
+    @property
+    def _output(self) -> str:
+        return self.network.outputs[0]
+
+    def _run(self, points: Tensor) -> Tensor:
+        return evaluate(self.network, {self._input: points})[self._output]
+
+    def _box(self, case: Case) -> InputRange:
+        shape = (1, *self.graph.input_shape)
+        return InputRange(case.lower.reshape(shape), case.upper.reshape(shape))
+
+
+def _by_box(cases: Sequence[Case]) -> list[list[Case]]:
+    """Cases that share a box, in the order in which their boxes first appear."""
+    groups: dict[tuple[int, int], list[Case]] = {}
+    for case in cases:
+        groups.setdefault((id(case.lower), id(case.upper)), []).append(case)
+    return list(groups.values())
+
+
+def _middle(box: InputRange) -> Tensor:
+    return box.lower + (box.upper - box.lower) * 0.5
+
+
+def _repeated(ends: tuple[Tensor, Tensor], count: int) -> tuple[Tensor, Tensor]:
+    lower, upper = (end.expand(count, *end.shape[1:]) for end in ends)
+    return lower, upper
+
+
+def _copied(graph: Graph) -> tuple[GraphBuilder, str]:
+    """A builder that has written the graph so far, and its name for the output."""
+    builder = GraphBuilder(check_weights=False)
+    names: dict[str, str] = {}
+    for node in graph.nodes:
+        if isinstance(node.op, Input):
+            names[node.name] = builder.input(node.name, node.shape)
+        else:
+            sources = [names[name] for name in node.inputs]
+            names[node.name] = builder.add(node.name, node.op, *sources, layer=node.layer)
+    return builder, names[graph.outputs[0]]
+
+
+def _flat(graph: Graph) -> Graph:
+    """The graph with its output as one vector."""
+    if len(graph.output_shape) == 1:
+        return graph
+    builder, output = _copied(graph)
+    size = math.prod(graph.output_shape)
+    return builder.build([builder.add("flat", Reshape((size,)), output)])
+
+
+def _with_maximum(graph: Graph, case: Case) -> Graph:
+    """The graph behind whose output the largest of rows @ y - bounds is computed."""
+    builder, output = _copied(graph)
+    value = builder.add("constraints", Linear(case.rows, -case.bounds), output)
+    while (count := builder[value].shape[0]) > 1:
+        half = (count + 1) // 2
+        # The middle one of an odd number is compared with itself.
+        one = builder.add(f"{value}.left", Gather(torch.arange(half)), value)
+        other = builder.add(f"{value}.right", Gather(torch.arange(count - half, count)), value)
+        gap = builder.add(f"{value}.gap", Subtract(), one, other)
+        gain = builder.add(f"{value}.gain", ReLU(), gap)
+        value = builder.add(f"{value}.max", Add(), other, gain)
+    return builder.build([value])
