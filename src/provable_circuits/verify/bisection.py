@@ -8,8 +8,8 @@
         halve each box that has open cases across the input that its bounds depend on most
 
 The halves share the cut exactly, so that together they are the box. As boxes shrink, bounds become
-exact and constraints nearly constant: where no case is met, and by some margin, this ends. With five
-inputs it needs far fewer parts than splitting ReLUs does, with fifty far more. It also serves
+exact and constraints nearly constant: where no case is met, and by some margin, this ends. With
+five inputs it needs far fewer parts than splitting ReLUs does, with fifty far more. It also serves
 activations that have no two pieces to split.
 """
 
@@ -96,16 +96,16 @@ class Bisection:
 
     def _halve(self, lower: Tensor, upper: Tensor, open_: Tensor, slopes: Tensor) -> bool:
         """Put both halves of each box into the queue; false where a box is a single point."""
-        width = upper - lower
-        influence = slopes.abs().sum(1).flatten(1) * width.flatten(1)
-        influence = torch.where(width.flatten(1) > 0, influence + width.flatten(1) * 1e-9, -1.0)
-        most, place = influence.max(1)
-        ends = [end.flatten(1).gather(1, place.unsqueeze(1)) for end in (lower, upper)]
-        middle = ends[0] + (ends[1] - ends[0]) * 0.5
-        if not bool(((most > 0) & (ends[0] < middle).T & (middle < ends[1]).T).all()):
+        width = (upper - lower).flatten(1)
+        # Where the bounds depend on no input, the widest is halved.
+        influence = (slopes.abs().sum(1).flatten(1) + 1e-9) * width
+        place = influence.argmax(1, keepdim=True)
+        low, high = (end.flatten(1).gather(1, place) for end in (lower, upper))
+        middle = low + (high - low) * 0.5
+        if not bool(((low < middle) & (middle < high)).all()):
             return False
-        below = upper.flatten(1).scatter(1, place.unsqueeze(1), middle).reshape(upper.shape)
-        above = lower.flatten(1).scatter(1, place.unsqueeze(1), middle).reshape(lower.shape)
+        below = upper.flatten(1).scatter(1, place, middle).reshape(upper.shape)
+        above = lower.flatten(1).scatter(1, place, middle).reshape(lower.shape)
         self.lower = torch.cat([self.lower, lower, above])
         self.upper = torch.cat([self.upper, below, upper])
         self.open = torch.cat([self.open, open_, open_])

@@ -243,7 +243,9 @@ class BranchAndBound:
             if rows is None:
                 continue
             rows = rows[:, 0]
-            open_ = (lower < 0) & (upper > 0)
+            # Ends that rounding alone put on the other side of zero are not worth a split.
+            slack = 1e-13 * bounds.sizes[node.inputs[0]]
+            open_ = (lower < -slack) & (upper > slack)
             slope = choice.slopes.get(node.name, torch.zeros_like(lower)).detach()
             hinge = (-lower * upper / (upper - lower)).nan_to_num(0.0)
             above = (-rows).clamp_min(0.0) * hinge

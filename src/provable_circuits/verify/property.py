@@ -207,12 +207,12 @@ class _Decision:
             return "violated", "attack"
         stage, doubts = "bisection", []
         for open_ in left:
-            if self._bisect(open_):
-                continue
-            stage = "branching"
-            status = "refuted" if self.found is not None else self._search(open_)
+            status = self._bisect(open_)
+            if status == "open":
+                stage = "branching"
+                status = self._search(open_)
             if status == "refuted":
-                return "violated", "bisection or branching"
+                return "violated", stage
             if status != "proved":
                 doubts.append(status)
         return ("unknown", doubts[0]) if doubts else ("holds", stage)
@@ -272,12 +272,12 @@ class _Decision:
             points = torch.minimum(torch.maximum(moved, box.lower), box.upper)
         return self._try(part, points)
 
-    def _bisect(self, open_: _Open) -> bool:
-        """Halve the box where few inputs vary: whether that closed all its cases."""
+    def _bisect(self, open_: _Open) -> str:
+        """Halve the box where few inputs vary: proved, refuted, or open."""
         box = open_.bounds.region.ranges[self._input]
         varying = int((box.lower < box.upper).sum())
         if varying > FEW_INPUTS or not len(open_.constraints):
-            return False
+            return "open"
         search = Bisection(
             self.structure,
             box,
@@ -286,7 +286,7 @@ class _Decision:
             self.deadline,
             MOST_BOXES,
         )
-        return search.run() == "proved"
+        return search.run()
 
     def _search(self, open_: _Open) -> str:
         """Branch and bound: cases of one constraint together, each other case over its maximum."""
