@@ -206,6 +206,66 @@ def test_whatever_can_be_shared_is_shared() -> None:
     assert len(last.graph) <= len(whole.graph) + 3
 
 
+def test_the_full_circuit_differs_from_the_network_by_nothing() -> None:
+    for make in (dense_graph, conv_graph):
+        graph = make()
+        components = graph.components()
+        x = weights(6)(3, *graph.input_shape).double()
+        for metric in (LogitDifference(0.5), MaxAbs(0.5), Norm(0.7, 1), Norm(0.7)):
+            encoder = Encoder(components, Claim(Ball(x[0], 0.1), Reachable(eps=0.1), metric))
+            query = encoder.encode(components.full())
+            assert query.graph.inputs == ("x",)
+            y = evaluate(query.graph, {"x": x})[query.graph.outputs[0]]
+            assert not y.any()
+            own = {node.name for node in query.graph.nodes} - query.common - {"x"}
+            made = {"difference", "difference_1", "squares", "rise", "reversed", "fall", "sides"}
+            assert own <= made | {"total"}
+
+
+def test_the_2_norm_is_asked_as_a_square() -> None:
+    components = COMPONENTS["neurons"]()
+    graph = components.graph
+    centers = weights(3)(2, 4).double()
+    metric = Norm(0.7, 2)
+    encoder = Encoder(components, Claim([Ball(x, 0.2) for x in centers], Zero(), metric))
+    z = centers + 0.1
+    for circuit in circuits(components):
+        query = encoder.encode(circuit)
+        given = feeds(query, z, z, {}, components)
+        y = evaluate(query.graph, given)[query.graph.outputs[0]].expand(2, -1)
+        asked = (torch.einsum("kco,ko->kc", query.rows, y) + query.offsets).amax(1)
+        wanted = metric.excess(graph.run(centers), graph.run(z), circuit.run(z))
+        torch.testing.assert_close(asked, (wanted + 0.7) ** 2 - 0.7**2, rtol=1e-9, atol=1e-9)
+
+
+def test_removed_channels_are_cut_out_of_the_weights() -> None:
+    components = conv_graph().components("filter")
+    x = torch.zeros(2, 6, 6)
+    encoder = Encoder(components, Claim(Ball(x, 0.1), Zero(), MaxAbs(1.0)))
+    query = encoder.encode(components.full().remove("conv2/0", "conv2/1", "conv3/2"))
+    sizes = [
+        tuple(node.op.weight.shape[:2])
+        for node in query.graph.nodes
+        if isinstance(node.op, Conv2d) and node.name.startswith("conv3~")
+    ]
+    assert sizes == [(2, 4)] or sizes == [(2, 2)]
+
+
+def test_printing_a_query_shows_its_size() -> None:
+    components = dense_graph().components()
+    encoder = Encoder(components, Claim(Ball([0.0] * 4, 0.1), Reachable(eps=0.1), MaxAbs(1.0)))
+    whole = encoder.encode(components.full())
+    less = encoder.encode(components.full().remove("fc1/0"))
+    assert repr(whole).startswith(f"Query({len(components)} of {len(components)} components")
+    assert "1 inputs x 6 constraints" in repr(whole)
+    for query in (whole, less):
+        assert f"{len(query.graph)} nodes" in repr(query)
+        assert "activation units" in repr(query)
+        assert "of them the network's own" in repr(query)
+    assert "patch:input [4]" in repr(less)
+    assert "patch:input" not in repr(whole)
+
+
 @pytest.mark.parametrize(
     ("claim", "says"),
     [

@@ -311,7 +311,7 @@ class Case:
         top = np.sort(self.anchors[j])
         return float(top[-1] - top[-2])
 
-    def truth(self, seconds: float = 20.0) -> Truth | None:
+    def truth(self, seconds: float = 10.0) -> Truth | None:
         """The thresholds; None if the solver did not finish, or did not agree with itself."""
         optima = []
         for j, region in enumerate(self.regions):

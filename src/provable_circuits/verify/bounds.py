@@ -72,6 +72,7 @@ class Bounds:
     """Enclosures of the tensors of a graph over a region, for a batch of problems.
 
     ``known`` ends are taken as they are; ``prior`` ends are intersected with what is computed.
+    ``targets`` are masks [problems, *shape] of the units that are worth refining, by tensor.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Bounds:
         prior: Mapping[str, Interval] | None = None,
         known_lines: Mapping[str, Lines] | None = None,
         deadline: Deadline | None = None,
+        targets: Mapping[str, Tensor] | None = None,
     ) -> None:
         self.structure = structure
         self.region = region
@@ -96,6 +98,7 @@ class Bounds:
         self.prior = prior or {}
         self.known_lines = known_lines or {}
         self.deadline = deadline or Deadline()
+        self.targets = targets
 
     def compute(self, refine: bool = True) -> None:
         """Enclose every tensor; with ``refine``, bound open units again by backward passes."""
@@ -145,6 +148,8 @@ class Bounds:
         shape = lower.shape[1:]
         flat_lower, flat_upper = lower.flatten(1).clone(), upper.flatten(1).clone()
         wanted = (flat_lower < 0) & (flat_upper > 0) if kinked else flat_lower < flat_upper
+        if self.targets is not None and name in self.targets:
+            wanted &= self.targets[name].flatten(1)
         most = int(wanted.sum(1).max()) if wanted.numel() else 0
         if most == 0:
             return

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from provable_circuits.verify.bounds import Bounds, Structure
+from provable_circuits.verify.costs import relaxation_costs
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.leaf import solve_leaf
 from provable_circuits.verify.region import Region
@@ -236,22 +237,8 @@ class BranchAndBound:
 
     def _scores(self, bounds: Bounds, choice: Choice) -> Tensor:
         """How much each unit's relaxation costs the bound, zero where it is settled."""
-        scores = {}
-        for node in self.kinked:
-            lower, upper = bounds.ends[node.inputs[0]]
-            rows = choice.found.activations.get(node.name)
-            if rows is None:
-                continue
-            rows = rows[:, 0]
-            # Ends that rounding alone put on the other side of zero are not worth a split.
-            slack = 1e-13 * bounds.sizes[node.inputs[0]]
-            open_ = (lower < -slack) & (upper > slack)
-            slope = choice.slopes.get(node.name, torch.zeros_like(lower)).detach()
-            hinge = (-lower * upper / (upper - lower)).nan_to_num(0.0)
-            above = (-rows).clamp_min(0.0) * hinge
-            below = rows.clamp_min(0.0) * torch.maximum(-slope * lower, (1 - slope) * upper)
-            scores[node.name] = torch.where(open_, above + below + 1e-9, torch.zeros_like(lower))
-        return self._flat(scores, bounds.problems)
+        costs = relaxation_costs(bounds, choice.found, choice.slopes)
+        return self._flat({name: cost[:, 0] for name, cost in costs.items()}, bounds.problems)
 
     def _best_split(self, parts: Parts) -> Parts:
         """The children of each part at the unit that promises most.

@@ -26,6 +26,7 @@ from provable_circuits.verify.attack import climb, excess_at, random_points
 from provable_circuits.verify.backward import Pass
 from provable_circuits.verify.bounds import Bounds, Structure
 from provable_circuits.verify.branching import SMALL, BranchAndBound, Roots
+from provable_circuits.verify.costs import costliest, relaxation_costs
 from provable_circuits.verify.deadline import Deadline, OutOfTime
 from provable_circuits.verify.difference import Difference, Known
 from provable_circuits.verify.inert import Inert
@@ -34,6 +35,9 @@ from provable_circuits.verify.relaxation import Lines
 from provable_circuits.verify.replay import Replay
 from provable_circuits.verify.slopes import optimise, starting_slopes
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
+
+SHARES = (0.8, 1.0)
+"""Shares of the relaxation's costs that are refined, one after the other, where that is dear."""
 
 POOL = 64
 """How many witnesses are kept to be tried on later circuits."""
@@ -138,17 +142,64 @@ class _Question:
             return self._refuted("corner")
         if self._attack(problems, constraints, corners):
             return self._refuted("attack")
-        if quick:
-            bounds = self._bounds(refine=True)
-            _, open_ = self._linear(bounds)
+        for share in SHARES if quick else ():
+            bounds = self._sharpen(bounds, first, open_, share)
+            first, open_ = self._linear(bounds)
             if not len(open_):
                 return self._proved(bounds, "linear")
         return self._search(bounds, *open_.T)
 
+    def _sharpen(self, bounds: Bounds, found: Pass, open_: Tensor, share: float) -> Bounds:
+        """Refine, for inputs still open, the units that make up a share of what their bounds pay."""
+        structure, common = self.structure, self.query.common
+        problems = open_[:, 0].unique()
+        counts = torch.zeros(found.value.shape, dtype=torch.bool)
+        counts[open_[:, 0], open_[:, 1]] = True
+        costs: dict[str, Tensor] = {}
+        for name, cost in relaxation_costs(bounds, found).items():
+            source = structure.graph[name].inputs[0]
+            if source not in common:
+                mask = counts.reshape(*counts.shape, *([1] * (cost.ndim - 2)))
+                costs[source] = (cost * mask).amax(1)[problems]
+        sources = {node.inputs[0] for node in structure.activations}
+        before = {name: _expanded(bounds.ends[name], self.count) for name in sources}
+        closer = Bounds(
+            structure,
+            self.region.select(problems),
+            len(problems),
+            known={n: _rows(e, problems) for n, e in bounds.ends.items() if n in common},
+            prior={n: _rows(e, problems) for n, e in before.items() if n not in common},
+            deadline=self.deadline,
+            targets=costliest(costs, share),
+        )
+        closer.compute(refine=True)
+        prior = {
+            name: (
+                before[name][0].index_copy(0, problems, closer.ends[name][0]),
+                before[name][1].index_copy(0, problems, closer.ends[name][1]),
+            )
+            for name in sources
+            if name not in common
+        }
+        known = {name: ends for name, ends in bounds.ends.items() if name in common}
+        sharper = Bounds(
+            structure,
+            self.region,
+            self.count,
+            known,
+            prior,
+            self.verifier.memory.lines,
+            self.deadline,
+        )
+        sharper.compute(refine=False)
+        return sharper
+
     def _linear(self, bounds: Bounds) -> tuple[Pass, Tensor]:
         """One backward pass for the whole specification; what it leaves open, [n, 2]."""
         offsets = -self.query.offsets
-        found = bounds.backward(self.query.graph.outputs[0], -self.query.rows)
+        found = bounds.backward(
+            self.query.graph.outputs[0], -self.query.rows, keep_rows=not self.small
+        )
         slip = (found.value.abs() + offsets.abs()) * 2.0**-52
         open_ = (found.value + offsets - slip < 0) & ~self.settled.unsqueeze(1)
         return found, open_.nonzero()
@@ -262,7 +313,8 @@ class _Question:
     def _attack(self, problems: Tensor, constraints: Tensor, corners: Mapping[str, Tensor]) -> bool:
         verifier, query = self.verifier, self.query
         generator = torch.Generator().manual_seed(verifier.seed)
-        copies = problems.repeat(verifier.attack_starts)
+        starts_each = verifier.attack_starts if self.small else 1
+        copies = problems.repeat(starts_each)
         starts = random_points(self.region, copies, generator)
         for name, corner in corners.items():
             starts[name] = torch.cat([corner, starts[name]])
@@ -272,10 +324,10 @@ class _Question:
                 middle = ((box.lower + box.upper) * 0.5)[problems]
                 starts[name] = torch.cat([middle, starts[name]])
         everyone = torch.cat([problems, copies])
-        which = constraints.repeat(verifier.attack_starts + 1)
+        which = constraints.repeat(starts_each + 1)
         rows = query.rows[everyone, which].unsqueeze(1)
         offsets = query.offsets[everyone, which].unsqueeze(1)
-        steps = verifier.attack_steps
+        steps = verifier.attack_steps if self.small else verifier.attack_steps // 3
         best = climb(query.graph, self.region, everyone, starts, rows, offsets, steps)
         if not bool((best.excess > 0).any()):
             return False
@@ -317,13 +369,21 @@ class _Question:
 
 def _pick(structure: Structure, region: Region, bounds: Bounds, problems: Tensor) -> Bounds:
     """The bounds of some problems, possibly repeated."""
-    known = {
-        name: (lower[problems], upper[problems]) if len(lower) > 1 else (lower, upper)
-        for name, (lower, upper) in bounds.ends.items()
-    }
+    known = {name: _rows(ends, problems) for name, ends in bounds.ends.items()}
     picked = Bounds(structure, region.select(problems), len(problems), known)
     picked.compute(refine=False)
     return picked
+
+
+def _rows(ends: Interval, problems: Tensor) -> Interval:
+    """The ends of some problems; those of constants are the same for all."""
+    lower, upper = ends
+    return (lower[problems], upper[problems]) if len(lower) > 1 else ends
+
+
+def _expanded(ends: Interval, count: int) -> Interval:
+    lower, upper = ends
+    return lower.expand(count, *lower.shape[1:]), upper.expand(count, *upper.shape[1:])
 
 
 def _centers(box: InputRange | None) -> Tensor | None:

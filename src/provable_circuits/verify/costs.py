@@ -1,0 +1,74 @@
+"""Costs: what the relaxation of each ReLU takes from a bound.
+
+Where a row with coefficient a meets a unit that is open on [l, u], the bound pays at most
+
+    -a * (-l u / (u - l))                      if a < 0: the height of the chord over the hinge,
+     a * max(-slope * l, (1 - slope) * u)      if a > 0: the gap between the hinge and its lower line.
+
+If every unit were settled these costs would be gone, so they tell where tighter ends or a split
+could help, and where nothing can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from provable_circuits.verify.backward import Pass
+from provable_circuits.verify.bounds import Bounds
+from provable_circuits.verify.relaxation import default_slopes, leak
+
+LEAST = 1e-9
+"""The cost of an open unit that costs nothing now, so that it still counts as open."""
+
+
+def relaxation_costs(
+    bounds: Bounds, found: Pass, slopes: Mapping[str, Tensor] | None = None
+) -> dict[str, Tensor]:
+    """For each ReLU that the pass met, the costs of its units: [problems, rows, *shape].
+
+    Args:
+        bounds: the enclosures that the pass used.
+        found: a pass that kept its rows.
+        slopes: the lower slopes that it used, where they were not the default ones.
+    """
+    costs = {}
+    for node in bounds.structure.activations:
+        op = bounds.structure.ops[node.name]
+        rows = found.activations.get(node.name)
+        if rows is None or leak(op) is None:
+            continue
+        lower, upper = (end.unsqueeze(1) for end in bounds.ends[node.inputs[0]])
+        open_ = (lower < 0) & (upper > 0)
+        if slopes is not None and node.name in slopes:
+            slope = slopes[node.name].detach().unsqueeze(1)
+        else:
+            slope = default_slopes(op, lower, upper)
+        hinge = (-lower * upper / (upper - lower)).nan_to_num(0.0)
+        above = (-rows).clamp_min(0.0) * hinge
+        below = rows.clamp_min(0.0) * torch.maximum(-slope * lower, (1 - slope) * upper)
+        costs[node.name] = torch.where(open_, above + below + LEAST, torch.zeros_like(above))
+    return costs
+
+
+def costliest(costs: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
+    """The fewest units that make up a share of each problem's costs: masks [problems, *shape].
+
+    Args:
+        costs: for each activation, costs [problems, *shape].
+        share: between 0 and 1.
+    """
+    if not costs:
+        return {}
+    flat = torch.cat([cost.flatten(1) for cost in costs.values()], dim=1)
+    ordered, order = flat.sort(dim=1, descending=True)
+    before = ordered.cumsum(1) - ordered
+    chosen = before < share * ordered.sum(1, keepdim=True)
+    mask = torch.zeros_like(chosen).scatter(1, order, chosen)
+    sizes = [cost[0].numel() for cost in costs.values()]
+    return {
+        name: part.reshape(costs[name].shape)
+        for name, part in zip(costs, mask.split(sizes, dim=1), strict=True)
+    }

@@ -1,0 +1,1 @@
+"""Adapters to verifiers that are not ours."""
