@@ -65,6 +65,11 @@ ATTACK_CASES = 64
 REPLAYS = 4
 """How many of a batch of candidates are replayed rigorously, best first."""
 
+PUSH_STEPS = 4
+PUSH_MARGINS = (1e-10, 1e-7, 1e-4)
+PUSH_MOST = 64
+"""Steps that push a candidate off the edge of at most so many constraints, and how far."""
+
 FEW_INPUTS = 12
 MOST_BOXES = 20_000
 """Up to so many varying inputs a box is halved again and again, into so many parts at most."""
@@ -119,7 +124,10 @@ def decide(
 
 
 def confirm(graph: Graph, question: Property, x: Tensor) -> tuple[Tensor, Tensor] | None:
-    """The counterexample at or next to ``x``, if there is one beyond doubt.
+    """The counterexample at or near ``x``, if there is one beyond doubt.
+
+    Solvers stop at the very edge of a constraint, on either side of it by their own rounding. So
+    where ``x`` itself does not satisfy a case, a few small steps are made to satisfy it clearly.
 
     Args:
         graph: the network.
@@ -127,13 +135,57 @@ def confirm(graph: Graph, question: Property, x: Tensor) -> tuple[Tensor, Tensor
         x: a candidate, flat; it is moved into the box if it lies outside.
 
     Returns:
-        The input, inside the box, and its output; None if no case is met there.
+        The input, inside the box as written, and its output; None if no case is met.
     """
+    flat = x.double().flatten()
     for case in question.cases:
-        found = _replay(graph, case, x.double().flatten())
+        found = _replay(graph, case, flat)
+        if found is not None:
+            return found
+    for case in question.cases:
+        found = _replay(graph, case, _pushed(graph, case, flat))
         if found is not None:
             return found
     return None
+
+
+def _pushed(graph: Graph, case: Case, x: Tensor) -> Tensor:
+    """A point near ``x`` at which the worst constraint of a case is better satisfied.
+
+    Newton's steps: the shortest that moves all constraints which ``x`` does not satisfy by some
+    margin to that margin, if the network were linear; with inputs that leave the box held still.
+    """
+    constraints = Constraints([case])
+
+    def values(points: Tensor) -> Tensor:
+        shaped = points.reshape(-1, *graph.input_shape)
+        y = evaluate(graph, {graph.inputs[0]: shaped})[graph.outputs[0]]
+        return y.flatten(1) @ case.rows.T - case.inner_bounds
+
+    inside = torch.minimum(torch.maximum(x, case.inner_lower), case.inner_upper)
+    for _ in range(PUSH_STEPS if len(constraints) <= PUSH_MOST else 0):
+        slopes = torch.autograd.functional.jacobian(lambda p: values(p)[0], inside)
+        now = values(inside)[0]
+        points = [inside]
+        for margin in PUSH_MARGINS:
+            wanted = -(now + margin * (1 + case.inner_bounds.abs())).clamp_min(0.0)
+            held = torch.ones_like(inside)
+            for _ in range(2):
+                step = torch.linalg.pinv(slopes * held * (wanted < 0).unsqueeze(1)) @ wanted
+                moved = inside + step
+                held = held * ((moved >= case.inner_lower) & (moved <= case.inner_upper))
+                points.append(
+                    torch.minimum(torch.maximum(moved, case.inner_lower), case.inner_upper)
+                )
+        inside = points[int(values(torch.stack(points)).amax(1).argmin())]
+    return inside
+
+
+def _gradient(value: Tensor, leaf: Tensor) -> Tensor | None:
+    """The gradient, or None where the value does not depend on the leaf."""
+    if not value.requires_grad:
+        return None
+    return torch.autograd.grad(value, leaf, allow_unused=True)[0]
 
 
 def _replay(graph: Graph, case: Case, x: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -262,7 +314,7 @@ class _Decision:
             with torch.enable_grad():
                 leaf = points.detach().requires_grad_()
                 worst = part.worst(self._run(leaf)).gather(1, own).squeeze(1)
-                slope = torch.autograd.grad(worst.sum(), leaf, allow_unused=True)[0]
+                slope = _gradient(worst.sum(), leaf)
             if bool((worst <= 0).any()) and self._try(part, points):
                 return True
             if slope is None:

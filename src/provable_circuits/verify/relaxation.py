@@ -113,13 +113,18 @@ def lines(op: Op, ends: Interval, slopes: Tensor | None = None) -> Lines:
 
 def default_slopes(op: Op, lower: Tensor, upper: Tensor) -> Tensor:
     """The lower slope that leaves the smaller area: 1 where u > -l, the leak elsewhere."""
-    return torch.where(upper > -lower, 1.0, leak(op) or 0.0).to(lower.dtype)
+    return _either(upper > -lower, leak(op) or 0.0, lower)
+
+
+def _either(which: Tensor, slope: float, like: Tensor) -> Tensor:
+    """One where ``which``, else ``slope``; of plain numbers ``torch.where`` would make float32."""
+    return torch.where(which, like.new_ones(()), like.new_full((), slope))
 
 
 def _kinked(slope: float, lower: Tensor, upper: Tensor, slopes: Tensor | None) -> Lines:
     active, dead = lower >= 0, upper <= 0
     if bool((active | dead).all()):
-        fixed = torch.where(active, 1.0, slope).to(lower.dtype) if slope else active.to(lower.dtype)
+        fixed = _either(active, slope, lower)
         return Lines(fixed, fixed, None, torch.zeros(()), settled=True)
     chord = _short((upper - slope * lower) / (upper - lower)).clamp(slope, 1.0)
     left = (slope - chord) * lower
@@ -129,9 +134,9 @@ def _kinked(slope: float, lower: Tensor, upper: Tensor, slopes: Tensor | None) -
     offset = gap + (8 * UNIT_ROUNDOFF) * size + TINY
     settled = active | dead
     offset = torch.where(settled, torch.zeros_like(offset), offset)
-    fixed = torch.where(active, 1.0, slope).to(chord.dtype) if slope else active.to(chord.dtype)
+    fixed = _either(active, slope, lower)
     above = torch.where(settled, fixed, chord)
-    free = torch.where(upper > -lower, 1.0, slope) if slopes is None else slopes
+    free = _either(upper > -lower, slope, lower) if slopes is None else slopes
     below = torch.where(settled, fixed, free)
     return Lines(below, above, None, offset)
 

@@ -1,14 +1,17 @@
 """Outside verifiers: what another tool says, and how far we go along with it.
 
-A tool is asked about an ONNX file and a VNN-LIB file. If it says that the property holds, that rests
-on the tool, and the answer says so: it is never ``Proved``. If it says that the property is violated,
-its counterexample is replayed here first; one that does not stand up leaves the question open.
+A tool is asked about an ONNX file and a VNN-LIB file. If it says that the property holds, that
+rests on the tool, and the answer says so: it is never ``Proved``. If it says that the property is
+violated, its counterexample is replayed here first; one that does not stand up leaves the question
+open.
 """
 
 from __future__ import annotations
 
+import math
 import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -18,19 +21,22 @@ import torch
 from torch import Tensor
 
 from provable_circuits.claims.claim import Claim
-from provable_circuits.claims.encoding import Encoder
+from provable_circuits.claims.encoding import Encoder, Query
 from provable_circuits.claims.patching import IntervalHull
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.graph import Graph
+from provable_circuits.verify.attack import climb
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.export import Exported, export_query
 from provable_circuits.verify.property import confirm
+from provable_circuits.verify.region import Region
 from provable_circuits.verify.replay import Replay
 from provable_circuits.verify.verdict import Refuted, Undecided, Verdict, Witness
 from provable_circuits.verify.vnnlib import read_property
 
-STATUSES = ("holds", "violated", "unknown", "timeout")
+UPHILL_STEPS = 20
+"""Steps from a tool's counterexample of a circuit's claim towards a clear one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,7 +144,7 @@ def verify_outside(
             answer = outside.ask(part.onnx, part.vnnlib, deadline.left)
             seconds += answer.seconds
             if answer.status == "violated":
-                witness = _witness(replay, circuit, part, answer.counterexample)
+                witness = _witness(replay, query, part, answer.counterexample)
                 if witness is not None:
                     return Refuted(witness, outside.name)
                 answer = _doubted(answer)
@@ -147,24 +153,50 @@ def verify_outside(
     return Undecided(doubts[0], outside.name) if doubts else Vouched(outside.name, seconds)
 
 
-def _witness(replay: Replay, circuit: Circuit, part: Exported, x: Tensor | None) -> Witness | None:
-    """A counterexample of an exported query, replayed through the original network."""
-    count = sum(int(torch.Size(shape).numel()) for _, shape in part.places.values())
+def _witness(replay: Replay, query: Query, part: Exported, x: Tensor | None) -> Witness | None:
+    """A counterexample of an exported query, replayed through the original network.
+
+    Solvers stop at the very edge of a constraint. So where the point itself does not break the
+    claim, a few steps uphill are made from there.
+    """
+    count = sum(math.prod(shape) for _, shape in part.places.values())
     if x is None or len(x) < count or not bool(x.isfinite().all()):
         return None
-    encoder, points = replay.encoder, part.points(x.double())
-    z = points.get(encoder.z, encoder.claim.inputs[part.index].center)
+    points = part.points(x.double())
+    found = _replayed(replay, query.circuit, part.index, points)
+    if found is not None or not points:
+        return found
+    j = part.index
+    best = climb(
+        query.graph,
+        Region(query.ranges),
+        torch.tensor([j]),
+        {name: value.unsqueeze(0) for name, value in points.items()},
+        query.rows[j : j + 1],
+        query.offsets[j : j + 1],
+        UPHILL_STEPS,
+    )
+    nearby = {name: value[0] for name, value in best.points.items()}
+    return _replayed(replay, query.circuit, j, nearby)
+
+
+def _replayed(
+    replay: Replay, circuit: Circuit, index: int, points: Mapping[str, Tensor]
+) -> Witness | None:
+    """Values of the merged graph's inputs as a witness, if they are one."""
+    encoder = replay.encoder
+    z = points.get(encoder.z, encoder.claim.inputs[index].center)
     patch_input = points.get("patch:input")
     if patch_input is None and encoder.patch_range is not None:
-        patch_input = encoder.patch_range.lower[part.index]
+        patch_input = encoder.patch_range.lower[index]
     values: dict[str, Tensor] = {}
     if isinstance(encoder.claim.patching, IntervalHull):
-        values = _patch_values(encoder, circuit, points, part.index)
-    return replay.witness(circuit, part.index, z, patch_input, values)
+        values = _patch_values(encoder, circuit, points, index)
+    return replay.witness(circuit, index, z, patch_input, values)
 
 
 def _patch_values(
-    encoder: Encoder, circuit: Circuit, points: dict[str, Tensor], index: int
+    encoder: Encoder, circuit: Circuit, points: Mapping[str, Tensor], index: int
 ) -> dict[str, Tensor]:
     """Patch values by site; units that are kept, and are not patched, take an end of their box."""
     keep = encoder.components.masks([circuit])

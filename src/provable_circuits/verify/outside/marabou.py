@@ -1,11 +1,16 @@
 """Marabou, through its package on the index (``pip install 'provable-circuits[marabou]'``).
 
-Marabou's own reader of ONNX knows few operations, and adds a constant to a tensor by changing the
-equation that makes it, also where others read that tensor. So the network is read here, brought into
-dense form, and handed over as what Marabou works on: variables, linear equations, ReLUs. Each case
-of the property is one such problem. It runs in a process of its own, which can be stopped.
+The network is read here and handed over as what Marabou works on: variables, linear equations and
+ReLUs. Marabou's own readers are passed by: they know few operations, and two of their habits are
+wrong for merged graphs. A constant is added to a tensor by changing the equation that makes it, also
+where others read that tensor; and of linear layers that follow each other, Marabou 2.0.0 counts an
+offset twice when it joins them, so that it calls satisfiable problems unsatisfiable. So what stands
+between activations is joined here, into equations of the form
 
-Marabou computes in floating point with tolerances of its own, so its answers are its own.
+    what an activation reads  =  a linear function of inputs and of what activations give.
+
+Each case of the property is one such problem. It runs in a process of its own, which can be
+stopped. Marabou computes in floating point with tolerances of its own: its answers are its own.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from provable_circuits.errors import MissingExtraError, UnsupportedOperationError
@@ -99,65 +105,103 @@ def _case(case: Case) -> dict[str, Any]:
 
 
 class _Equations:
-    """A dense graph as equations between numbered variables."""
+    """A dense graph as equations between numbered variables.
+
+    Every tensor is held as a linear function ``matrix @ v + offset`` of the variables v that can be
+    chosen or that an activation gives. A unit that no variable reaches is a number.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.count = 0
-        self.variables: dict[str, range] = {}
+        self.free: list[int] = []
+        self.forms: dict[str, tuple[Tensor, Tensor]] = {}
         self.equations: list[dict[str, Any]] = []
         self.relus: list[list[int]] = []
         self.leaky: list[list[float]] = []
         self.fixed: list[list[float]] = []
         for node in graph.nodes:
-            self.variables[node.name] = range(self.count, self.count + math.prod(node.shape))
-            self.count += math.prod(node.shape)
-            self._write(node)
+            self.forms[node.name] = self._form(node)
 
     def written(self) -> dict[str, Any]:
         """All of it, as JSON takes it."""
+        outputs = self._named(*self.forms[self.graph.outputs[0]])
         return {
-            "variables": self.count,
-            "inputs": list(self.variables[self.graph.inputs[0]]),
-            "outputs": list(self.variables[self.graph.outputs[0]]),
+            "inputs": list(range(math.prod(self.graph.input_shape))),
+            "outputs": outputs,
             "equations": self.equations,
             "relus": self.relus,
             "leaky": self.leaky,
             "fixed": self.fixed,
+            "variables": self.count,
         }
 
-    def _write(self, node: Node) -> None:
+    def _form(self, node: Node) -> tuple[Tensor, Tensor]:
         op = node.op
-        own = self.variables[node.name]
-        sources = [self.variables[name] for name in node.inputs]
+        forms = [self._wide(self.forms[name]) for name in node.inputs]
         if isinstance(op, Input):
-            return
+            size = math.prod(node.shape)
+            self.free += self._fresh(size)
+            matrix = torch.eye(size, dtype=torch.float64)
+            return matrix, torch.zeros(size, dtype=torch.float64)
         if isinstance(op, Constant):
-            self.fixed += [[i, v] for i, v in zip(own, op.value.double().tolist(), strict=True)]
-        elif isinstance(op, Linear):
-            self._linear(op.weight.double(), op.bias, sources[0], own)
-        elif isinstance(op, Add):
-            for a, b, y in zip(*sources, own, strict=True):
-                variables = [a, b] if a != b else [a]
-                factors = [1.0, 1.0] if a != b else [2.0]
-                self._equation([*variables, y], [*factors, -1.0], 0.0)
-        elif isinstance(op, ReLU) or (isinstance(op, LeakyReLU) and op.slope == 0):
-            self.relus += [list(pair) for pair in zip(sources[0], own, strict=True)]
-        elif isinstance(op, LeakyReLU) and op.slope < 1:
-            self.leaky += [[x, y, op.slope] for x, y in zip(sources[0], own, strict=True)]
+            offset = op.value.double()
+            return offset.new_zeros(len(offset), 0), offset
+        if isinstance(op, Linear):
+            ((matrix, offset),) = forms
+            weight = op.weight.double()
+            moved = weight @ offset
+            return weight @ matrix, moved if op.bias is None else moved + op.bias.double()
+        if isinstance(op, Add):
+            return forms[0][0] + forms[1][0], forms[0][1] + forms[1][1]
+        if isinstance(op, ReLU | LeakyReLU):
+            return self._activation(op, *forms[0])
+        raise UnsupportedOperationError(
+            "The Marabou adapter knows linear operations, ReLU, leaky ReLU and max pooling. "
+            f"Got {op.name} '{node.name}' instead."
+        )
+
+    def _activation(
+        self, op: ReLU | LeakyReLU, matrix: Tensor, offset: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """New variables for what the activation gives, where it depends on anything."""
+        slope = op.slope if isinstance(op, LeakyReLU) else 0.0
+        if slope == 1.0:
+            return matrix, offset
+        varies = (matrix != 0).any(1)
+        sources = self._named(matrix[varies], offset[varies])
+        targets = self._fresh(len(sources))
+        pairs = zip(sources, targets, strict=True)
+        if slope:
+            self.leaky += [[source, target, slope] for source, target in pairs]
         else:
-            raise UnsupportedOperationError(
-                f"The Marabou adapter knows linear operations, ReLU, leaky ReLU and max pooling. "
-                f"Got {op.name} '{node.name}' instead."
+            self.relus += [[source, target] for source, target in pairs]
+        before = len(self.free)
+        self.free += targets
+        given = offset.new_zeros(len(offset), len(self.free))
+        given[varies, torch.arange(before, len(self.free))] = 1.0
+        return given, torch.where(varies, 0.0, op.forward(offset))
+
+    def _named(self, matrix: Tensor, offset: Tensor) -> list[int]:
+        """Variables that are equal to linear functions."""
+        names = self._fresh(len(offset))
+        for name, row, number in zip(names, matrix, offset.tolist(), strict=True):
+            used = row.nonzero().flatten().tolist()
+            if not used:
+                self.fixed.append([name, number])
+                continue
+            variables = [self.free[i] for i in used]
+            factors = row[used].tolist()
+            self.equations.append(
+                {"variables": [*variables, name], "factors": [*factors, -1.0], "value": -number}
             )
+        return names
 
-    def _linear(self, weight: Tensor, bias: Tensor | None, source: range, own: range) -> None:
-        for i, row in enumerate(weight):
-            used = row.nonzero().flatten()
-            variables = [source[j] for j in used.tolist()]
-            constant = 0.0 if bias is None else float(bias[i])
-            self._equation([*variables, own[i]], [*row[used].tolist(), -1.0], -constant)
+    def _wide(self, form: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """A form with a column for each free variable there is by now."""
+        matrix, offset = form
+        return F.pad(matrix, (0, len(self.free) - matrix.shape[1])), offset
 
-    def _equation(self, variables: list[int], factors: list[float], value: float) -> None:
-        """The sum of factors times variables is a value."""
-        self.equations.append({"variables": variables, "factors": factors, "value": value})
+    def _fresh(self, count: int) -> list[int]:
+        first, self.count = self.count, self.count + count
+        return list(range(first, self.count))

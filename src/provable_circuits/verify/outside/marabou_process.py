@@ -42,7 +42,10 @@ def solve(given: dict[str, Any], case: dict[str, Any], left: float) -> tuple[str
     options._timeoutInSeconds = max(1, math.ceil(left))  # noqa: SLF001
     end, values, _ = MarabouCore.solve(query, options, "")
     if end == "sat":
-        return end, [values[i] for i in given["inputs"]]
+        # An input on which nothing depends has no value: any will do.
+        return end, [
+            values.get(i, low) for i, low in zip(given["inputs"], case["lower"], strict=True)
+        ]
     return str(end).lower(), None
 
 
