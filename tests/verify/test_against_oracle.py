@@ -9,10 +9,11 @@ asks more of them.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from tests.oracle.cases import Case, Truth, broken, draw, fully_connected, small
+from tests.oracle.cases import Case, Truth, broken, draw, fully_connected, kinks, small
 from tests.oracle.regions import Region
 
 import provable_circuits as pc
@@ -20,6 +21,9 @@ import provable_circuits as pc
 CLAIMS = int(os.environ.get("ORACLE_CLAIMS", "300"))
 FIRST = int(os.environ.get("ORACLE_FIRST", "0"))
 TIMEOUT = float(os.environ.get("ORACLE_TIMEOUT", "40"))
+
+WALKS = int(os.environ.get("ORACLE_WALKS", "10"))
+WALK_FIRST = int(os.environ.get("ORACLE_WALK_FIRST", "0"))
 
 GAPS = (1e-3, 1e-2, 0.1)
 NEAREST = 2e-5
@@ -63,10 +67,14 @@ def test_verdicts_agree_with_the_exact_optimum(seed: int) -> None:
         check(case, tolerance, wanted, verdict)
 
 
-@pytest.mark.parametrize("seed", range(8))
+def _drawn(seed: int) -> Iterator[Case]:
+    return (draw(100_000 + 1_000 * seed + i) for i in range(1_000))
+
+
+@pytest.mark.parametrize("seed", range(WALK_FIRST, WALK_FIRST + WALKS))
 def test_a_verifier_that_remembers_agrees_too(seed: int) -> None:
     """One verifier, many circuits: what it keeps between questions must not mislead it."""
-    case = small(seed)
+    case = small(seed) if seed % 2 else next(c for c in _drawn(seed) if kinks(c.net) <= 10)
     dice = np.random.default_rng(seed)
     truths: dict[tuple[str, ...], Truth | None] = {}
 
@@ -76,9 +84,9 @@ def test_a_verifier_that_remembers_agrees_too(seed: int) -> None:
         return truths[tuple(kept)]
 
     everything = list(case.net.names)
-    halves = [[n for n in everything if dice.random() < 0.6] for _ in range(6)]
+    halves = [[n for n in everything if dice.random() < 0.6] for _ in range(4)]
     known = [t.high for t in map(truth_of, halves) if t is not None]
-    tolerance = 0.5 if case.metric.startswith("winner") else float(np.median(known)) + 1e-3
+    tolerance = 0.5 if case.metric.startswith("winner") else max(float(np.median(known)), 0) + 1e-3
     verifier = pc.Verifier(case.graph.components(case.granularity), case.claim(tolerance))
     kept = everything
     asked: list[list[str]] = [everything]

@@ -259,7 +259,13 @@ class _Encoding:
             rows=e.specification.rows,
             offsets=e.specification.offsets,
             circuit=self.circuit,
-            common=frozenset((*self.network_nodes.values(), *self.source_nodes.values())),
+            common=frozenset(
+                # A node that the circuit made first may serve the source as well (all that it reads
+                # is patched): under the circuit's name it means another thing in other queries.
+                node
+                for node in (*self.network_nodes.values(), *self.source_nodes.values())
+                if "~" not in node
+            ),
             lasting=frozenset(self.lasting),
             cut={v.node: v.kept for v in self.values.values() if v.dead and v.kept is not None},
             removed_units=self.removed_units,
@@ -446,6 +452,8 @@ class _Encoding:
                 if len(kept) == 0:
                     return Slice(self._zero(node.name))
                 return Slice(value.node, kept, full=value.kept is None)
+            if not bool(mask.any()):
+                return Slice(self.builder.constant(f"{node.name}.fixed", patch))
             masked = self._masked(node, mask, value)
             return Slice(self._own(node.name, ops.Affine(shift=gone), masked, role=".patched"))
         own = self._masked(node, mask, value) if bool(mask.any()) else None

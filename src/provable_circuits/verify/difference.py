@@ -16,6 +16,7 @@ little over the domain, however large it is, the enclosures of C' are nearly as 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -116,9 +117,11 @@ class Difference:
         lower, upper = known.bounds.ends[where.node]
         if where.kept is None or where.full:
             return lower, upper
-        whole = lower.new_zeros(len(lower), *node.shape)
+        # Channels left out are zero, but for those that their own site is about to patch: what
+        # they would have been was never computed.
+        whole = lower.new_full((len(lower), *node.shape), math.inf if where.dead else 0.0)
         return (
-            whole.index_copy(1, where.kept, lower),
+            (-whole).index_copy(1, where.kept, lower),
             whole.index_copy(1, where.kept, upper),
         )
 

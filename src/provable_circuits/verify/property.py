@@ -126,8 +126,7 @@ def decide(
 def confirm(graph: Graph, question: Property, x: Tensor) -> tuple[Tensor, Tensor] | None:
     """The counterexample at or near ``x``, if there is one beyond doubt.
 
-    Solvers stop at the very edge of a constraint, on either side of it by their own rounding. So
-    where ``x`` itself does not satisfy a case, a few small steps are made to satisfy it clearly.
+    Where ``x`` itself does not satisfy a case, a few small steps are made to satisfy it clearly.
 
     Args:
         graph: the network.
@@ -143,19 +142,19 @@ def confirm(graph: Graph, question: Property, x: Tensor) -> tuple[Tensor, Tensor
         if found is not None:
             return found
     for case in question.cases:
-        found = _replay(graph, case, _pushed(graph, case, flat))
+        found = _replay(graph, case, push(graph, case, flat))
         if found is not None:
             return found
     return None
 
 
-def _pushed(graph: Graph, case: Case, x: Tensor) -> Tensor:
+def push(graph: Graph, case: Case, x: Tensor) -> Tensor:
     """A point near ``x`` at which the worst constraint of a case is better satisfied.
 
     Newton's steps: the shortest that moves all constraints which ``x`` does not satisfy by some
     margin to that margin, if the network were linear; with inputs that leave the box held still.
+    Solvers stop at the very edge of a constraint, and this takes their points off it.
     """
-    constraints = Constraints([case])
 
     def values(points: Tensor) -> Tensor:
         shaped = points.reshape(-1, *graph.input_shape)
@@ -163,7 +162,7 @@ def _pushed(graph: Graph, case: Case, x: Tensor) -> Tensor:
         return y.flatten(1) @ case.rows.T - case.inner_bounds
 
     inside = torch.minimum(torch.maximum(x, case.inner_lower), case.inner_upper)
-    for _ in range(PUSH_STEPS if len(constraints) <= PUSH_MOST else 0):
+    for _ in range(PUSH_STEPS if len(case.rows) <= PUSH_MOST else 0):
         slopes = torch.autograd.functional.jacobian(lambda p: values(p)[0], inside)
         now = values(inside)[0]
         points = [inside]

@@ -26,17 +26,17 @@ from provable_circuits.claims.patching import IntervalHull
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.graph import Graph
-from provable_circuits.verify.attack import climb
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.export import Exported, export_query
-from provable_circuits.verify.property import confirm
-from provable_circuits.verify.region import Region
+from provable_circuits.verify.export import (
+    Exported,
+    export_query,
+    query_graph,
+    query_property,
+)
+from provable_circuits.verify.property import confirm, push
 from provable_circuits.verify.replay import Replay
 from provable_circuits.verify.verdict import Refuted, Undecided, Verdict, Witness
 from provable_circuits.verify.vnnlib import read_property
-
-UPHILL_STEPS = 20
-"""Steps from a tool's counterexample of a circuit's claim towards a clear one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,28 +156,18 @@ def verify_outside(
 def _witness(replay: Replay, query: Query, part: Exported, x: Tensor | None) -> Witness | None:
     """A counterexample of an exported query, replayed through the original network.
 
-    Solvers stop at the very edge of a constraint. So where the point itself does not break the
-    claim, a few steps uphill are made from there.
+    Where the point itself does not break the claim, it is pushed off the edge of each constraint.
     """
     count = sum(math.prod(shape) for _, shape in part.places.values())
-    if x is None or len(x) < count or not bool(x.isfinite().all()):
+    if x is None or len(x) < max(count, 1) or not bool(x.isfinite().all()):
         return None
-    points = part.points(x.double())
-    found = _replayed(replay, query.circuit, part.index, points)
-    if found is not None or not points:
-        return found
-    j = part.index
-    best = climb(
-        query.graph,
-        Region(query.ranges),
-        torch.tensor([j]),
-        {name: value.unsqueeze(0) for name, value in points.items()},
-        query.rows[j : j + 1],
-        query.offsets[j : j + 1],
-        UPHILL_STEPS,
-    )
-    nearby = {name: value[0] for name, value in best.points.items()}
-    return _replayed(replay, query.circuit, j, nearby)
+    found = _replayed(replay, query.circuit, part.index, part.points(x))
+    graph = query_graph(query, part.index)
+    for case in query_property(query, part.index).cases:
+        if found is None:
+            nearby = part.points(push(graph, case, x.double()))
+            found = _replayed(replay, query.circuit, part.index, nearby)
+    return found
 
 
 def _replayed(

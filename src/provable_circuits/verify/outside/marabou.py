@@ -1,11 +1,11 @@
 """Marabou, through its package on the index (``pip install 'provable-circuits[marabou]'``).
 
 The network is read here and handed over as what Marabou works on: variables, linear equations and
-ReLUs. Marabou's own readers are passed by: they know few operations, and two of their habits are
-wrong for merged graphs. A constant is added to a tensor by changing the equation that makes it, also
-where others read that tensor; and of linear layers that follow each other, Marabou 2.0.0 counts an
-offset twice when it joins them, so that it calls satisfiable problems unsatisfiable. So what stands
-between activations is joined here, into equations of the form
+ReLUs. Marabou's own readers are passed by: they know few operations, and add a constant to a tensor
+by changing the equation that makes it, also where others read that tensor. Nor is a graph handed
+over layer by layer: given linear layers that follow each other, some of whose units are zero,
+Marabou 2.0.0 was seen to return values that break its own equations, and ``unsat`` for problems
+that have a solution. So what stands between activations is joined here, into equations of the form
 
     what an activation reads  =  a linear function of inputs and of what activations give.
 

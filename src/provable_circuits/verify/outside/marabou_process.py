@@ -50,7 +50,7 @@ def solve(given: dict[str, Any], case: dict[str, Any], left: float) -> tuple[str
 
 
 def _query(core: Any, given: dict[str, Any], case: dict[str, Any]) -> Any:
-    """The problem in Marabou's own terms; None if bounds on an output contradict each other."""
+    """The problem in Marabou's own terms; None if the bounds of an output contradict."""
     query = core.InputQuery()
     query.setNumberOfVariables(given["variables"])
     for i, variable in enumerate(given["inputs"]):
@@ -59,17 +59,14 @@ def _query(core: Any, given: dict[str, Any], case: dict[str, Any]) -> Any:
         query.setUpperBound(variable, case["upper"][i])
     for i, variable in enumerate(given["outputs"]):
         query.markOutputVariable(variable, i)
-    for variable, value in given["fixed"]:
-        query.setLowerBound(int(variable), value)
-        query.setUpperBound(int(variable), value)
     for equation in given["equations"]:
         _add(query, core.Equation(), equation["variables"], equation["factors"], equation["value"])
     for source, target in given["relus"]:
         core.addReluConstraint(query, source, target)
     for source, target, slope in given["leaky"]:
         core.addLeakyReluConstraint(query, int(source), int(target), slope)
-    lowest: dict[int, float] = {}
-    highest: dict[int, float] = {}
+    lowest = {int(variable): value for variable, value in given["fixed"]}
+    highest = dict(lowest)
     for row in case["rows"]:
         variables = [given["outputs"][i] for i in row["outputs"]]
         if len(variables) > 1:
