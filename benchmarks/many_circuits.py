@@ -1,7 +1,8 @@
 """How fast are thousands of candidate circuits evaluated?
 
-Prints the time of 1,000 circuits of the MNIST network on 3 inputs, as a multiple of one forward pass
-of the plain PyTorch module on 3,000 inputs, measured alternately in the same run. At most 20 is asked.
+Prints the time of 1,000 circuits of the MNIST network on 3 inputs, as a multiple of one forward
+pass of the plain PyTorch module on 3,000 inputs, measured alternately in the same run. At most 20
+is asked.
 """
 
 from __future__ import annotations

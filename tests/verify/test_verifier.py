@@ -53,18 +53,18 @@ def residual(seed: int) -> pc.Graph:
     return pc.Graph.from_torch(Residual(), torch.zeros(1, 1, 4, 4))
 
 
-PATCHINGS = {
-    "zero": lambda: pc.Zero(),
-    "constant": lambda: pc.Constant(0.2),
-    "reachable": lambda: pc.Reachable(eps=0.1),
-    "hull": lambda: pc.IntervalHull(eps=0.1),
+PATCHINGS: dict[str, pc.Patching] = {
+    "zero": pc.Zero(),
+    "constant": pc.Constant(0.2),
+    "reachable": pc.Reachable(eps=0.1),
+    "hull": pc.IntervalHull(eps=0.1),
 }
 
 
 def claim_for(graph: pc.Graph, patching: str, tolerance: float, point: bool = False) -> pc.Claim:
     centers = torch.rand(2, *graph.input_shape, generator=torch.Generator().manual_seed(1))
     inputs = [pc.Point(x) if point else pc.Ball(x, 0.05) for x in centers]
-    return pc.Claim(inputs, PATCHINGS[patching](), pc.LogitDifference(tolerance, 1))
+    return pc.Claim(inputs, PATCHINGS[patching], pc.LogitDifference(tolerance, 1))
 
 
 @pytest.fixture(params=["small", "large"])

@@ -150,7 +150,7 @@ class _Question:
         return self._search(bounds, *open_.T)
 
     def _sharpen(self, bounds: Bounds, found: Pass, open_: Tensor, share: float) -> Bounds:
-        """Refine, for inputs still open, the units that make up a share of what their bounds pay."""
+        """Refine, for inputs still open, the units that make up a share of their bounds' costs."""
         structure, common = self.structure, self.query.common
         problems = open_[:, 0].unique()
         counts = torch.zeros(found.value.shape, dtype=torch.bool)

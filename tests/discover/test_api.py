@@ -1,0 +1,98 @@
+"""``discover`` by proof and by sampling: what it returns, what it says, what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import provable_circuits as pc
+from provable_circuits.errors import ClaimFailsError
+
+
+def graph() -> pc.Graph:
+    torch.manual_seed(2)
+    net = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 2))
+    return pc.Graph.from_torch(net, torch.zeros(1, 3))
+
+
+def claim(tolerance: float = 0.2, eps: float = 0.05) -> pc.Claim:
+    center = torch.tensor([0.3, 0.6, 0.9])
+    return pc.Claim([pc.Ball(center, eps)], pc.Zero(), pc.LogitDifference(tolerance, 0))
+
+
+def test_a_proved_circuit_is_proved_again_from_scratch() -> None:
+    network = graph()
+    result = pc.discover(network, claim())
+    assert result.faithful == "proved"
+    assert pc.verify(network, result.circuit, claim()).proved
+    assert 0 < len(result.circuit) < len(result.circuit.components)
+
+
+def test_every_kept_component_was_refuted_when_it_was_tried() -> None:
+    result = pc.discover(graph(), claim())
+    assert set(result.kept) == set(result.circuit.names)
+    assert set(result.kept.values()) == {"refuted-when-tried"}
+    for name in result.circuit.names:
+        verdict = result.tried[name]
+        assert isinstance(verdict, pc.Refuted)
+        assert verdict.witness.excess > 0
+
+
+def test_counts_add_up() -> None:
+    result = pc.discover(graph(), claim())
+    assert sum(result.queries.values()) == sum(result.stages.values()) == len(result.tried) == 11
+
+
+def test_sampling_says_that_nothing_is_proved() -> None:
+    result = pc.discover(graph(), claim(), method="sampling")
+    assert result.faithful == "sampled"
+    assert "nothing is proved" in str(result)
+
+
+def test_the_empty_circuit_is_an_answer() -> None:
+    result = pc.discover(graph(), claim(tolerance=100.0))
+    assert len(result.circuit) == 0
+    assert "the empty circuit is faithful" in str(result)
+
+
+def test_the_text_names_what_is_kept_and_what_was_claimed() -> None:
+    text = str(pc.discover(graph(), claim()))
+    assert "Circuit: " in text
+    assert "proved for every input in 1 domain(s)" in text
+    assert "LogitDifference(tolerance=0.2, target=0)" in text
+
+
+def test_an_order_of_ones_own_is_followed() -> None:
+    network = graph()
+    names = list(network.components().names)
+    assert list(pc.discover(network, claim(), order=names).tried) == names
+
+
+def test_a_listener_hears_every_question() -> None:
+    heard: list[str] = []
+    pc.discover(graph(), claim(), listener=lambda c, _circuit, _verdict: heard.append(c.name))
+    assert len(heard) == 11
+
+
+def test_a_network_that_violates_the_claim_itself_is_refused_with_the_witness() -> None:
+    center = torch.tensor([0.3, 0.6, 0.9])
+    wide = pc.Claim([pc.Ball(center, 5.0)], pc.Zero(), pc.WinnerMargin(1.0))
+    with pytest.raises(ClaimFailsError, match="The network itself violates the claim") as caught:
+        pc.discover(graph(), wide)
+    assert isinstance(caught.value.verdict, pc.Refuted)
+    assert caught.value.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"algorithm": "magic"}, "The 'algorithm' parameter must be one of greedy"),
+        ({"method": "guess"}, "The 'method' parameter must be 'proof' or 'sampling'"),
+        ({"order": ["0/0"]}, "must name every component once"),
+        ({"granularity": "atom"}, "The 'granularity' parameter must be"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(pc.ProvableCircuitsError, match=message):
+        pc.discover(graph(), claim(), **arguments)  # type: ignore[arg-type]
