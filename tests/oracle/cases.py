@@ -472,9 +472,9 @@ def _domain(dice: Dice, net: Network, disc: bool) -> tuple[Region, pc.Domain]:
         lower = center - eps * dice.random(net.inputs)
         upper = center + eps * dice.random(net.inputs)
         if dice.random() < 0.5:
-            middle = lower + (upper - lower) / 2
-            region = Region(middle, lower, upper)
-            return region, pc.Box(lower.reshape(net.shape), upper.reshape(net.shape))
+            box = pc.Box(lower.reshape(net.shape), upper.reshape(net.shape))
+            middle = box.center.numpy().ravel()  # a number of the claim, however it was rounded
+            return Region(middle, lower, upper), box
         region = Region(center, lower, upper)
         return region, pc.Box(lower.reshape(net.shape), upper.reshape(net.shape), shaped)
     p = 2.0 if disc else (1.0 if kind == "one" else math.inf)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,8 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from tests.oracle.cases import Case as Drawn
+from tests.oracle.cases import draw
 from torch import Tensor
 
 import provable_circuits as pc
@@ -19,10 +23,7 @@ from provable_circuits.network.ops import Linear, ReLU
 from provable_circuits.verify.export import Exported, export_query, query_property
 from provable_circuits.verify.property import decide
 from provable_circuits.verify.vnnlib import Case, read_property
-from tests.oracle.cases import Case as Drawn
-from tests.oracle.cases import draw
 
-SEEDS = [s for s in range(40) if s not in (24, 33)]
 PLAIN = {"MatMul", "Add", "Relu", "LeakyRelu", "Sigmoid", "Tanh", "Identity", "Shape", "Expand"}
 
 
@@ -30,8 +31,13 @@ def query_of(drawn: Drawn, tolerance: float = 0.5) -> Query:
     return Encoder(drawn.circuit.components, drawn.claim(tolerance)).encode(drawn.circuit)
 
 
-def is_boxed(query: Query) -> bool:
-    return all(box.domains is None for box in query.ranges.values())
+def boxed(seeds: Iterable[int]) -> Iterator[tuple[Drawn, Query]]:
+    """Random claims that a box can express."""
+    for seed in seeds:
+        drawn = draw(seed)
+        query = query_of(drawn)
+        if all(box.domains is None for box in query.ranges.values()):
+            yield drawn, query
 
 
 def expected(query: Query, part: Exported, x: Tensor) -> Tensor:
@@ -50,53 +56,52 @@ def points_of(query: Query, part: Exported) -> Tensor:
 
 
 @pytest.mark.parametrize("dense", [False, True], ids=["as is", "dense"])
-@pytest.mark.parametrize("seed", SEEDS)
-def test_onnx_runtime_computes_the_same_numbers(seed: int, dense: bool, tmp_path: Path) -> None:
-    drawn = draw(seed)
-    query = query_of(drawn)
-    if not is_boxed(query) or (dense and "Square" in query.graph.summary()):
-        pytest.skip("a claim that cannot be written so")
-    # ONNX Runtime convolves and leaks in float32 alone.
-    parts = export_query(query, tmp_path, f"case{seed}", dtype=torch.float32, dense=dense)
-    assert [part.index for part in parts] == list(range(query.rows.shape[0]))
-    for part in parts:
-        model = onnx.load_model(part.onnx)
-        onnx.checker.check_model(model, full_check=True)
-        assert len(model.graph.input) == len(model.graph.output) == 1
-        if dense:
-            assert {node.op_type for node in model.graph.node} <= PLAIN
-        x = points_of(query, part).float()
-        session = onnxruntime.InferenceSession(part.onnx)
-        (got,) = session.run(None, {model.graph.input[0].name: x.numpy()})
-        np.testing.assert_allclose(got, expected(query, part, x).numpy(), rtol=1e-4, atol=1e-4)
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_onnx_runtime_computes_the_same_numbers(first: int, dense: bool, tmp_path: Path) -> None:
+    compared = 0
+    for drawn, query in boxed(range(first, first + 10)):
+        if dense and "Square" in query.graph.summary():
+            continue
+        # ONNX Runtime convolves and leaks in float32 alone.
+        parts = export_query(query, tmp_path, f"{drawn.seed}", dtype=torch.float32, dense=dense)
+        assert [part.index for part in parts] == list(range(query.rows.shape[0]))
+        for part in parts:
+            model = onnx.load_model(part.onnx)
+            onnx.checker.check_model(model, full_check=True)
+            assert len(model.graph.input) == len(model.graph.output) == 1
+            assert not dense or {node.op_type for node in model.graph.node} <= PLAIN
+            x = points_of(query, part).float()
+            session = onnxruntime.InferenceSession(part.onnx)
+            (got,) = session.run(None, {model.graph.input[0].name: x.numpy()})
+            np.testing.assert_allclose(got, expected(query, part, x).numpy(), rtol=1e-4, atol=1e-4)
+            compared += 1
+    assert compared >= 3
 
 
-@pytest.mark.parametrize("seed", SEEDS[:16])
-def test_the_files_read_back_as_the_query(seed: int, tmp_path: Path) -> None:
-    query = query_of(draw(seed))
-    if not is_boxed(query):
-        pytest.skip("balls are no boxes")
-    for part in export_query(query, tmp_path, dtype=torch.float64):
-        graph = pc.Graph.from_onnx(part.onnx)
-        x = points_of(query, part)
-        torch.testing.assert_close(graph.run(x), expected(query, part, x), rtol=1e-7, atol=1e-7)
-        written, again = query_property(query, part.index), read_property(part.vnnlib)
-        again.check(graph)
-        assert len(again.cases) == len(written.cases)
-        for one, other in zip(written.cases, again.cases, strict=True):
-            for name in Case.__dataclass_fields__:
-                assert torch.equal(getattr(one, name), getattr(other, name)), name
+def test_the_files_read_back_as_the_query(tmp_path: Path) -> None:
+    for _, query in boxed(range(16)):
+        for part in export_query(query, tmp_path, dtype=torch.float64):
+            graph = pc.Graph.from_onnx(part.onnx)
+            x = points_of(query, part)
+            wanted = expected(query, part, x)
+            torch.testing.assert_close(graph.run(x), wanted, rtol=1e-7, atol=1e-7)
+            written, again = query_property(query, part.index), read_property(part.vnnlib)
+            again.check(graph)
+            for one, other in zip(written.cases, again.cases, strict=True):
+                for name in Case.__dataclass_fields__:
+                    assert torch.equal(getattr(one, name), getattr(other, name)), name
 
 
-@pytest.mark.parametrize("seed", [2, 6, 9, 10, 11, 14, 19, 20, 21, 25, 36])
-def test_the_exported_question_has_the_verdict_of_the_claim(seed: int, tmp_path: Path) -> None:
-    drawn = draw(seed)
-    for tolerance in (0.05, 0.4):
-        claim = drawn.claim(tolerance)
+@pytest.mark.parametrize("tolerance", [0.05, 0.4])
+def test_the_exported_question_has_the_verdict_of_the_claim(
+    tolerance: float, tmp_path: Path
+) -> None:
+    decided = 0
+    for drawn, _ in boxed(range(28)):
         query = query_of(drawn, tolerance)
-        if not is_boxed(query):
-            pytest.skip("balls are no boxes")
-        verdict = pc.verify(drawn.graph, drawn.circuit, claim, 20)
+        if sum(math.prod(query.graph[name].shape) for name in query.graph.inputs) > 8:
+            continue  # what takes long is not the point here
+        verdict = pc.verify(drawn.graph, drawn.circuit, drawn.claim(tolerance), 20)
         statuses = [
             decide(pc.Graph.from_onnx(part.onnx), read_property(part.vnnlib), 20).status
             for part in export_query(query, tmp_path)
@@ -105,7 +110,9 @@ def test_the_exported_question_has_the_verdict_of_the_claim(seed: int, tmp_path:
             assert set(statuses) <= {"holds", "unknown"}
         elif verdict.refuted:
             assert "violated" in statuses or "unknown" in statuses
+        decided += "unknown" not in statuses
         assert "timeout" not in statuses
+    assert decided >= 6
 
 
 def tiny() -> tuple[pc.Graph, pc.Components]:
@@ -186,7 +193,7 @@ def test_a_query_in_which_nothing_varies(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("p", [1, 2])
 def test_balls_that_are_no_boxes_are_refused(p: int, tmp_path: Path) -> None:
-    with pytest.raises(pc.ProvableCircuitsError, match="'x?.*' of the query .* boxes only"):
+    with pytest.raises(pc.ProvableCircuitsError, match=r"of the query .* boxes only"):
         export(pc.Zero(), pc.Ball([0.5, 0.25], eps=0.1, p=p), tmp_path)
     assert not list(tmp_path.iterdir())
 

@@ -45,7 +45,7 @@ def test_a_verdict_is_of_one_kind(kind: str) -> None:
 def test_a_verdict_cannot_be_changed(kind: str) -> None:
     verdict = VERDICTS[kind]
     with pytest.raises(AttributeError):
-        verdict.stage = "other"
+        verdict.stage = "other"  # type: ignore[misc]
 
 
 def test_what_verdicts_carry() -> None:

@@ -476,7 +476,7 @@ class _Encoding:
         if value.kept is not None and value.dead:
             return self._whole(node.name, replace(value, dead=False))
         whole = self._whole(node.name, value)
-        return self._own(node.name, ops.Affine(scale=mask.double()), whole, role=".kept")
+        return self._own(node.name, ops.Affine(scale=mask.double()), whole, role=".masked")
 
     def _pick(self, node: Node, mask: Tensor, source: str) -> str:
         """The removed units of the patch source, zero elsewhere."""

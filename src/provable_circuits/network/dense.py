@@ -5,14 +5,16 @@ read off by pulling unit rows back; an operation of several tensors becomes a su
 
     y = L_1 x_1 + ... + L_k x_k + b
 
-The entries of a matrix are the operation's own weights, zeros and ones, but where an operation
-divides (averages, Divide): there they are rounded quotients, so that the dense form is the same
-network only up to that rounding.
+What depends on no input is computed and becomes part of offsets. The entries of a matrix are the
+operation's own weights, zeros and ones, but where an operation divides (averages, Divide): there
+they are rounded quotients. So the dense form is the same network up to the rounding of quotients
+and of constants.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -23,11 +25,9 @@ from provable_circuits.network.lowering import lower
 from provable_circuits.network.ops import (
     Activation,
     Add,
-    Constant,
     Input,
     Linear,
     LinearOp,
-    Op,
     Shape,
 )
 
@@ -45,44 +45,58 @@ def dense(graph: Graph) -> Graph:
     graph = lower(graph)
     builder = GraphBuilder(check_weights=False)
     names: dict[str, str] = {}
+    fixed: dict[str, Tensor] = {}
     for node in graph.nodes:
         op = node.op.to(torch.float64, torch.device("cpu"))
-        sources = [names[name] for name in node.inputs]
-        size = math.prod(node.shape)
         if isinstance(op, Input):
-            names[node.name] = builder.input(node.name, (size,))
-        elif isinstance(op, Constant):
-            names[node.name] = builder.constant(node.name, op.value.flatten())
+            names[node.name] = builder.input(node.name, (math.prod(node.shape),))
+        elif all(name in fixed for name in node.inputs):
+            fixed[node.name] = op.forward(*(fixed[name] for name in node.inputs))
         elif isinstance(op, LinearOp):
-            shapes = [graph[name].shape for name in node.inputs]
-            names[node.name] = _layer(builder, node, op, shapes, sources)
+            names[node.name] = _layer(builder, graph, node, op, names, fixed)
         elif isinstance(op, Activation):
+            sources = [names[name] for name in node.inputs]
             names[node.name] = builder.add(node.name, op, *sources, layer=node.layer)
         else:
             raise UnsupportedOperationError(
                 f"{op.name} '{node.name}' has no dense form: it is neither linear nor an "
                 "activation."
             )
+    for name in set(graph.outputs) - names.keys():
+        names[name] = builder.constant(name, fixed[name].flatten())
     return builder.build([names[name] for name in graph.outputs])
 
 
 def _layer(
-    builder: GraphBuilder, node: Node, op: LinearOp, shapes: list[Shape], sources: list[str]
+    builder: GraphBuilder,
+    graph: Graph,
+    node: Node,
+    op: LinearOp,
+    names: Mapping[str, str],
+    fixed: Mapping[str, Tensor],
 ) -> str:
-    """A linear operation as a linear layer for each of its inputs, added up."""
-    if isinstance(op, Add) or (isinstance(op, Linear) and len(node.shape) == 1):
-        return builder.add(node.name, op, *sources, layer=node.layer)
-    offset = op.offset()
-    bias = None if offset is None else offset.expand(node.shape).flatten().clone()
-    parts = []
-    for i, matrix in enumerate(_matrices(node, op, shapes)):
-        layer: Op = Linear(matrix, bias if i == 0 else None)
-        name = node.name if len(sources) == 1 else f"{node.name}.part{i}"
-        parts.append(builder.add(name, layer, sources[i], layer=node.layer))
-    total = parts[0]
-    for i, part in enumerate(parts[1:]):
-        name = node.name if i == len(parts) - 2 else f"{node.name}.sum{i}"
-        total = builder.add(name, Add(), total, part)
+    """A linear operation as a linear layer for each of its inputs that vary, added up."""
+    varying = [name for name in node.inputs if name in names]
+    if len(varying) == len(node.inputs):
+        if isinstance(op, Add) or (isinstance(op, Linear) and len(node.shape) == 1):
+            return builder.add(node.name, op, *(names[n] for n in varying), layer=node.layer)
+        offset = op.offset()
+        bias = None if offset is None else offset.expand(node.shape).flatten().clone()
+    else:
+        still = [
+            fixed.get(name, torch.zeros(1, *graph[name].shape, dtype=torch.float64))
+            for name in node.inputs
+        ]
+        bias = op.forward(*still).flatten()
+    matrices = _matrices(node, op, [graph[name].shape for name in node.inputs])
+    pairs = [pair for pair in zip(node.inputs, matrices, strict=True) if pair[0] in names]
+    total = ""
+    for i, (source, matrix) in enumerate(pairs):
+        name = node.name if len(pairs) == 1 else f"{node.name}.part{i}"
+        layer = Linear(matrix, bias if i == 0 else None)
+        part = builder.add(name, layer, names[source], layer=node.layer)
+        last = node.name if i == len(pairs) - 1 else f"{node.name}.sum{i}"
+        total = builder.add(last, Add(), total, part) if total else part
     return total
 
 

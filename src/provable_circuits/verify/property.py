@@ -67,6 +67,7 @@ REPLAYS = 4
 
 PUSH_STEPS = 4
 PUSH_MARGINS = (1e-10, 1e-7, 1e-4)
+PUSH_REACH = 1e-3
 PUSH_MOST = 64
 """Steps that push a candidate off the edge of at most so many constraints, and how far."""
 
@@ -153,7 +154,8 @@ def push(graph: Graph, case: Case, x: Tensor) -> Tensor:
 
     Newton's steps: the shortest that moves all constraints which ``x`` does not satisfy by some
     margin to that margin, if the network were linear; with inputs that leave the box held still.
-    Solvers stop at the very edge of a constraint, and this takes their points off it.
+    Solvers stop at the very edge of a constraint, and this takes their points off it. No input
+    moves by more than a thousandth of its range.
     """
 
     def values(points: Tensor) -> Tensor:
@@ -162,6 +164,9 @@ def push(graph: Graph, case: Case, x: Tensor) -> Tensor:
         return y.flatten(1) @ case.rows.T - case.inner_bounds
 
     inside = torch.minimum(torch.maximum(x, case.inner_lower), case.inner_upper)
+    reach = (case.upper - case.lower) * PUSH_REACH
+    lower = torch.maximum(case.inner_lower, inside - reach)
+    upper = torch.minimum(case.inner_upper, inside + reach)
     for _ in range(PUSH_STEPS if len(case.rows) <= PUSH_MOST else 0):
         slopes = torch.autograd.functional.jacobian(lambda p: values(p)[0], inside)
         now = values(inside)[0]
@@ -172,10 +177,8 @@ def push(graph: Graph, case: Case, x: Tensor) -> Tensor:
             for _ in range(2):
                 step = torch.linalg.pinv(slopes * held * (wanted < 0).unsqueeze(1)) @ wanted
                 moved = inside + step
-                held = held * ((moved >= case.inner_lower) & (moved <= case.inner_upper))
-                points.append(
-                    torch.minimum(torch.maximum(moved, case.inner_lower), case.inner_upper)
-                )
+                held = held * ((moved >= lower) & (moved <= upper))
+                points.append(torch.minimum(torch.maximum(moved, lower), upper))
         inside = points[int(values(torch.stack(points)).amax(1).argmin())]
     return inside
 
