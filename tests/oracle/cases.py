@@ -7,8 +7,9 @@ operations' names alone, to write networks into graphs faster than torch exports
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -46,7 +47,7 @@ def fully_connected(
 ) -> Network:
     """Linear layers with activations between them: (leaky) ReLU, or the curve named."""
     writer, value = Writer((sizes[0],)), INPUT
-    for i, (before, after) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for i, (before, after) in enumerate(itertools.pairwise(sizes)):
         layer = _weights(nn.Linear(before, after, bias=bool(dice.random() < 0.9)), dice)
         value = writer.layer(f"fc{i}", layer, value)
         if i < len(sizes) - 2:
@@ -359,8 +360,10 @@ class Case:
                 raise ValueError("a patch source is needed")
             run = self.net.run(source)
             return {i: run[i] for i in self.removed}
-        values = {i: patch[i] if isinstance(given[i], tuple) else given[i] for i in self.removed}
-        return {i: exact(v) if dtype == object else v for i, v in values.items()}
+        values: dict[int, Any] = {
+            i: patch[i] if isinstance(given[i], tuple) else given[i] for i in self.removed
+        }
+        return {i: exact(v) if dtype is object else v for i, v in values.items()}
 
 
 def draw(seed: int) -> Case:
@@ -560,6 +563,11 @@ def _sources(
 # --- judging a witness --------------------------------------------------------------------------
 
 
+def _intervals(given: Mapping[int, Any], removed: Mapping[int, Any]) -> dict[int, tuple[Any, Any]]:
+    """The intervals that removed units take their values from, if they are patched so."""
+    return {step: given[step] for step in removed if isinstance(given[step], tuple)}
+
+
 def broken(case: Case, tolerance: float, witness: pc.Witness) -> str | None:
     """What is wrong with a witness: None if it is inside its domains and breaks the claim.
 
@@ -571,6 +579,7 @@ def broken(case: Case, tolerance: float, witness: pc.Witness) -> str | None:
     if not case.regions[j].contains(z):
         return "the input lies outside its domain"
     given = case.patches[j]
+    hull = {} if isinstance(given, Region) else _intervals(given, case.removed)
     source = None
     patch: dict[int, Vector] = {}
     if case.removed and isinstance(given, Region):
@@ -579,14 +588,14 @@ def broken(case: Case, tolerance: float, witness: pc.Witness) -> str | None:
         source = witness.patch_input.numpy().ravel()
         if not given.contains(source):
             return "the patch input lies outside its domain"
-    elif case.removed and isinstance(next(iter(given.values())), tuple):
+    elif hull:
         names = {cut.step: cut.layer for cut in case.net.cuts}
         sites = {site.layer.name: site.tensor for site in case.circuit.components.sites}
         for step, gone in case.removed.items():
             if witness.patch_values is None or sites[names[step]] not in witness.patch_values:
                 return "a patch value is missing"
             value = witness.patch_values[sites[names[step]]].numpy().ravel()
-            low, high = given[step]
+            low, high = hull[step]
             slack = 1e-11 * (1 + np.maximum(abs(low), abs(high)))
             if ((value < low - slack) | (value > high + slack))[gone].any():
                 return "a patch value lies outside its interval"

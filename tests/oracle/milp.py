@@ -172,18 +172,16 @@ def _solve(question: Question, outer: bool, seconds: float, slack: float) -> Fou
             patched[i] = program.variables(low, high)
             patch_ends[i] = (low, high)
     around = net.intervals(*ends, question.removed, patch_ends)
-    circuit = _run(
-        program, net, z, around, question.removed, patched, {i: v for i, v in enumerate(network)}
-    )
+    circuit = _run(program, net, z, around, question.removed, patched, dict(enumerate(network)))
     goal = _metric(program, question.metric, network[-1], circuit[-1], outer)
     found = program.maximise(goal, seconds)
     if found is None:
         return None
-    value = float(found[goal])
+    largest = float(found[goal])
     if question.metric[0] == "norm2" and outer:
-        value /= math.cos(math.pi / SIDES)
+        largest /= math.cos(math.pi / SIDES)
     patches = {i: found[v] for i, v in patched.items()}
-    return value, found[z], None if source is None else found[source], patches
+    return largest, found[z], None if source is None else found[source], patches
 
 
 def _input(program: Program, region: Region, outer: bool) -> Indices:
@@ -319,8 +317,10 @@ def _metric(
             raise ValueError("the 2-norm is enclosed for two outputs")
         angles = 2 * np.pi * np.arange(SIDES) / SIDES
         rows = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    else:
+    elif len(metric) == 2:
         rows = metric[1]
+    else:
+        raise ValueError(f"the metric {metric[0]!r} has no rows")
     expressions = []
     for row in rows:
         terms = [(int(c), float(v)) for c, v in zip(circuit, row, strict=True) if v]

@@ -123,10 +123,10 @@ class Network:
 
     def removed(self, kept: Sequence[str]) -> dict[int, NDArray[np.bool_]]:
         """For each step at which something is removed, which units are."""
-        kept = set(kept)
+        keep = set(kept)
         masks = {}
         for cut in self.cuts:
-            gone = np.array([f"{cut.layer}/{label}" not in kept for label in cut.labels])
+            gone = np.array([f"{cut.layer}/{label}" not in keep for label in cut.labels])
             if gone.any():
                 masks[cut.step] = gone
         return masks
@@ -233,7 +233,7 @@ class Writer:
         return self._affine(nn.Flatten(), nn.Flatten(), source)
 
     def relu(self, source: int, slope: float = 0.0, cut: bool = True) -> int:
-        """ReLU, or leaky ReLU. Without ``cut`` another step reads the layer too, which stays cut."""
+        """ReLU, or leaky. Without ``cut`` another step reads the layer too, which stays cut."""
         call = nn.LeakyReLU(slope) if slope else nn.ReLU()
         step = Step("relu", (source,), self.net.steps[source].size, slope=slope)
         place = self._add(step, call, self.shapes[source])

@@ -1,4 +1,4 @@
-"""Sets of inputs, as the oracle sees them: a box, and within it perhaps a ball of the 1- or 2-norm."""
+"""Sets of inputs, as the oracle sees them: a box, and in it perhaps a ball of the 1- or 2-norm."""
 
 from __future__ import annotations
 

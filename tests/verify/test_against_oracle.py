@@ -30,7 +30,7 @@ NEAREST = 2e-5
 
 
 def around(case: Case, truth: Truth) -> list[tuple[float, str]]:
-    """Tolerances (fractions of the margin) on both sides of the threshold, and what they must give."""
+    """Tolerances (fractions of the margin) on both sides of the threshold, and their verdicts."""
     gap = GAPS[case.seed % len(GAPS)]
     if case.metric.startswith("winner"):
         holds = min(truth.low - max(gap, 1e-3), 1.0)
@@ -95,7 +95,7 @@ def test_a_verifier_that_remembers_agrees_too(seed: int) -> None:
         truth = truth_of(asked[-1])
         if truth is not None and case.holds(truth, tolerance):
             kept = asked[-1]
-    asked += halves + [everything, []]
+    asked += [*halves, everything, []]
     for names in asked:
         now, truth = case.keeping(names), truth_of(names)
         verdict = verifier.ask(now.circuit, TIMEOUT)
@@ -106,7 +106,7 @@ def test_a_verifier_that_remembers_agrees_too(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_what_an_attack_breaks_is_never_proved(seed: int) -> None:
-    """Where no exact optimum is known: curved activations, and balls of the 2-norm in many inputs."""
+    """Where no exact optimum is known: curved activations, and 2-norm balls in many inputs."""
     dice = np.random.default_rng(seed)
     curve = ["tanh", "sigmoid", None][seed % 3]
     sizes = [int(dice.integers(3, 6)), 5, 4, 3]

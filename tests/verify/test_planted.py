@@ -8,6 +8,7 @@ networks are piecewise linear and small, the verifier is held to Refuted and Pro
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -113,7 +114,7 @@ def test_a_needle_thinner_than_a_solver_can_aim(steepness: float) -> None:
 @pytest.mark.parametrize("margin", [1e-2, 1e-4, 1e-6])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_corner_that_everything_slopes_away_from(seed: int, margin: float) -> None:
-    """relu(s . x - (|s|_1 - margin)) / margin is 1 at one corner of [-1, 1]^n, and 0 but near it."""
+    """relu(s . x - (|s|_1 - margin)) / margin is 1 at one corner of [-1, 1]^n, else mostly 0."""
     dice = np.random.default_rng(seed)
     count = int(dice.integers(2, 6))
     signs = dice.choice([-1.0, 1.0], count)
@@ -177,7 +178,7 @@ def test_random_tolerances_around_the_exact_maximum(seed: int) -> None:
     sizes = [1, *(int(n) for n in dice.integers(3, 6, 3)), 2]
     layers = [
         (dice.normal(size=(after, before)) * 1.5, dice.normal(size=after))
-        for before, after in zip(sizes, sizes[1:], strict=False)
+        for before, after in itertools.pairwise(sizes)
     ]
     net = network(layers)
     kept = [name for name in net.names if dice.random() < 0.7]

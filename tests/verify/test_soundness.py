@@ -7,6 +7,7 @@ the tolerance, Refuted that it is above. Nobody promises more than Undecided thi
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from fractions import Fraction
@@ -83,7 +84,7 @@ SCALES = {
 def wild(dice: np.random.Generator, scales: list[float], sizes: list[int]) -> Network:
     """Layers whose entries jump between scales, and nearly cancel each other in the next layer."""
     layers = []
-    for before, after in zip(sizes, sizes[1:], strict=False):
+    for before, after in itertools.pairwise(sizes):
         weight = dice.normal(size=(after, before)) * dice.choice(scales, (after, before))
         if before > 1 and dice.random() < 0.6:  # opposite neighbours, off by a few last bits
             weight[:, 1] = -weight[:, 0] * (1 + dice.choice([0, 1e-15, -1e-15, 1e-12], after))
@@ -221,7 +222,7 @@ def test_a_network_equal_to_its_circuit_up_to_cancellation() -> None:
 @pytest.mark.parametrize("metric", ["logit", "winner", "all", "max", "norm1", "norm2"])
 @pytest.mark.parametrize("kind", ["zero", "reachable", "hull"])
 def test_replay_believes_what_plain_evaluation_shows(metric: str, kind: str) -> None:
-    """A candidate is a witness exactly where the metric's own excess is positive, beyond rounding."""
+    """A candidate is a witness just where the metric's own excess is positive, beyond rounding."""
     dice = np.random.default_rng(5)
     net = network(
         [(dice.normal(size=(5, 3)), dice.normal(size=5)), (dice.normal(size=(3, 5)), np.zeros(3))]
@@ -313,7 +314,7 @@ def test_the_same_seed_gives_the_same_verdict() -> None:
     for tolerance in (0.05, 1.5, 4.0, 30.0):
         claim = pc.Claim(pc.Ball(np.zeros(4), 0.5), pc.Reachable(eps=0.5), pc.MaxAbs(tolerance))
         first, second = (ask(net, kept, claim) for _ in range(2))
-        assert (first.kind, first.stage) == (second.kind, second.stage)  # type: ignore[attr-defined]
+        assert (first.kind, first.stage) == (second.kind, second.stage)
         if isinstance(first, pc.Refuted) and isinstance(second, pc.Refuted):
             assert torch.equal(first.witness.z, second.witness.z)
             assert first.witness.excess == second.witness.excess

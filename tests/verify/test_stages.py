@@ -1,4 +1,4 @@
-"""What every stage promises: bounds contain whatever can happen, and no stage contradicts another."""
+"""What every stage promises: bounds contain what can happen, and no stage contradicts another."""
 
 from __future__ import annotations
 
@@ -349,7 +349,7 @@ def test_lines_of_ordinary_intervals_are_finite() -> None:
         assert bool(line.above_offset.isfinite().all())
 
 
-# --- stages against each other ---------------------------------------------------------------------
+# --- stages against each other -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NETWORKS)
