@@ -33,6 +33,7 @@ from provable_circuits.network.granularity import (
     Patches,
 )
 from provable_circuits.network.graph import Graph
+from provable_circuits.network.weights import load_weights
 from provable_circuits.verify.api import verify
 from provable_circuits.verify.verdict import Held, Proved, Refuted, Undecided, Verdict, Witness
 from provable_circuits.verify.verifier import Verifier
@@ -78,5 +79,6 @@ __all__ = [
     "Witness",
     "Zero",
     "discover",
+    "load_weights",
     "verify",
 ]

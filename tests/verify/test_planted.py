@@ -74,20 +74,20 @@ def claims(
     net: Network, box: pc.Domain, center: Floats, height: float
 ) -> list[tuple[pc.Claim, str]]:
     """Claims about the circuit without the needle, on both sides of what it adds."""
-    rows = [(0.9, "refuted"), (0.999, "refuted"), (1.001, "proved"), (1.1, "proved")]
-    made = [(pc.Claim(box, pc.Zero(), pc.LogitDifference(height * s, 0)), w) for s, w in rows]
-    made += [(pc.Claim(box, pc.Zero(), pc.MaxAbs(height * s)), w) for s, w in rows[1:3]]
-    made += [(pc.Claim(box, pc.Zero(), pc.Norm(height * s, 1)), w) for s, w in rows[1:3]]
-    # z stays away from the needle; the patch comes from where it may be met.
-    away = pc.Point(center + 0.25)
-    for share, wanted in rows[1:3]:
+    away = pc.Point(center + 0.25)  # the patch alone may come from where the needle is
+    made: list[tuple[pc.Claim, str]] = []
+    for share, wanted in [(0.999, "refuted"), (1.001, "proved")]:
+        tolerance = height * share
+        made.append((pc.Claim(box, pc.Zero(), pc.LogitDifference(tolerance, 0)), wanted))
+        made.append((pc.Claim(box, pc.Zero(), pc.Norm(tolerance, 1)), wanted))
         source = pc.Reachable(domains=box)
-        made.append((pc.Claim(away, source, pc.LogitDifference(height * share, 0)), wanted))
+        made.append((pc.Claim(away, source, pc.MaxAbs(tolerance)), wanted))
     return made
 
 
-@pytest.mark.parametrize("steepness", [10.0, 1e3, 1e5])
-@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("count", "steepness"), [(1, 10.0), (1, 1e5), (2, 10.0), (2, 1e3), (2, 1e5), (3, 1e3)]
+)
 def test_a_needle_in_a_box(count: int, steepness: float) -> None:
     dice = np.random.default_rng([count, int(steepness)])
     center = np.round(dice.random(count), 6)
@@ -152,7 +152,7 @@ def sawtooth(depth: int, lean: float, threshold: float, height: float) -> Networ
     return network(layers)
 
 
-@pytest.mark.parametrize("depth", [2, 4, 6])
+@pytest.mark.parametrize("depth", [2, 3, 4, 5])
 def test_one_tooth_of_many(depth: int) -> None:
     lean = 0.01
     last_peak = 1 - 2.0**-depth
@@ -189,7 +189,7 @@ def test_random_tolerances_around_the_exact_maximum(seed: int) -> None:
     largest = float(maximum(net, net.removed(kept), patch, lower, upper, rows))
     if largest == 0:
         pytest.skip("nothing changes")
-    for _ in range(6):
+    for _ in range(3):
         distance = 10.0 ** dice.uniform(-7, -0.5)
         for sign, wanted in ((1, "proved"), (-1, "refuted")):
             metric = pc.MaxAbs(largest * (1 + sign * distance))

@@ -23,7 +23,7 @@ from provable_circuits.network.ops import (
     Tanh,
 )
 from provable_circuits.verify import property as module
-from provable_circuits.verify.property import PropertyVerdict, confirm, decide
+from provable_circuits.verify.property import PropertyVerdict, decide
 from provable_circuits.verify.vnnlib import Case, Property, parse_property
 
 
@@ -122,6 +122,38 @@ def test_curved_activations_of_many_inputs_may_stay_open() -> None:
     assert verdict.status in ("unknown", "timeout", "holds")
     if verdict.status == "unknown":
         assert "curved activations" in verdict.reason
+
+
+def test_the_maximum_of_constraints_is_what_it_says() -> None:
+    graph = network(4, [2, 4, 3])
+    x = torch.randn(20, 2, generator=torch.Generator().manual_seed(1)).double()
+    y = graph.run(x, torch.float64)
+    for count in range(1, 7):
+        rows = torch.randn(count, 3, generator=torch.Generator().manual_seed(count)).double()
+        bounds = torch.arange(count).double() - 2.5
+        case = Case.exact(f64([0.0, 0.0]), f64([1.0, 1.0]), rows, bounds)
+        largest = module._with_maximum(graph, case)
+        assert largest.output_shape == (1,)
+        wanted = (y @ rows.T - bounds).amax(1, keepdim=True)
+        torch.testing.assert_close(largest.run(x, torch.float64), wanted)
+
+
+@pytest.mark.parametrize("few", [12, 0], ids=["bisection", "branching"])
+@pytest.mark.parametrize(("end", "status"), [(-0.1, "holds"), (0.01, "violated")])
+def test_conjunctions_that_no_constraint_alone_excludes(
+    end: float, status: str, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """x <= end and -x <= end, and relu(x) and relu(-x) besides: empty for a negative end."""
+    monkeypatch.setattr(module, "FEW_INPUTS", few)
+    monkeypatch.setattr(module._Decision, "_attack", lambda *_: False)
+    both = Linear(f64([[1.0], [-1.0]]))
+    graph = chain((1,), both, ReLU(), Linear(f64([[1.0, -1.0], [-1.0, 1.0], [1.0, 1.0]])))
+    rows = f64([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    case = Case.exact(f64([-1.0]), f64([1.75]), rows, f64([end, end, 1.5]))
+    verdict = decide(graph, Property(1, 3, (case,)), 20)
+    assert verdict.status == status
+    if status == "holds":
+        assert verdict.reason == ("bisection" if few else "branching")
 
 
 # --- where the truth hangs by a thread ----------------------------------------------------------
@@ -266,27 +298,3 @@ def test_calls_that_are_wrong() -> None:
         decide(network(0, [2, 3, 1]), question)
     with pytest.raises(TypeError, match="not a boolean"):
         bool(decide(RELU, question))
-
-
-# --- candidates from elsewhere ------------------------------------------------------------------
-
-
-def test_a_candidate_is_confirmed_inside_the_box_or_not_at_all() -> None:
-    question = asked(("-1", "1"), "(>= Y_0 0.5)")
-    found = confirm(RELU, question, torch.tensor([1.0000001]))
-    assert found is not None
-    assert found[0].tolist() == [1.0]
-    assert confirm(RELU, asked(("-1", "0.4"), "(>= Y_0 0.5)"), torch.tensor([0.6])) is None
-
-
-def test_a_candidate_at_the_edge_of_its_constraints_is_pushed_off_it() -> None:
-    graph = network(2, [3, 6, 5, 3])
-    x = f64([0.1, -0.2, 0.3])
-    rows = f64([[1.0, 0.3, 0.0], [0.0, 1.0, -0.4]])
-    bounds = rows @ graph.run(x, torch.float64)[0] - 1e-9
-    box = (torch.full((3,), -1.0).double(), torch.full((3,), 1.0).double())
-    question = Property(3, 3, (Case.exact(*box, rows, bounds),))
-    found = confirm(graph, question, x)
-    assert found is not None
-    assert float((found[0] - x).abs().max()) < 1e-2
-    assert bool((rows @ found[1] <= bounds).all())

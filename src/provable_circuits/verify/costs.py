@@ -20,6 +20,9 @@ from provable_circuits.verify.backward import Pass
 from provable_circuits.verify.bounds import Bounds
 from provable_circuits.verify.relaxation import default_slopes, leak
 
+ROUNDING = 1e-13
+"""How far across zero an end may reach, beside the largest of its tensor, without counting."""
+
 LEAST = 1e-9
 """The cost of an open unit that costs nothing now, so that it still counts as open."""
 
@@ -41,7 +44,9 @@ def relaxation_costs(
         if rows is None or leak(op) is None:
             continue
         lower, upper = (end.unsqueeze(1) for end in bounds.ends[node.inputs[0]])
-        open_ = (lower < 0) & (upper > 0)
+        # Ends that rounding alone put on the other side of zero are worth neither pass nor split.
+        slack = ROUNDING * bounds.sizes[node.inputs[0]]
+        open_ = (lower < -slack) & (upper > slack)
         if slopes is not None and node.name in slopes:
             slope = slopes[node.name].detach().unsqueeze(1)
         else:

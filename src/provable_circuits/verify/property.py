@@ -34,7 +34,6 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import torch
 from torch import Tensor
@@ -43,13 +42,13 @@ from provable_circuits.claims.encoding import InputRange
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.execution import evaluate
 from provable_circuits.network.graph import Graph, GraphBuilder
-from provable_circuits.network.intervals import propagate
 from provable_circuits.network.lowering import lower
 from provable_circuits.network.ops import Add, Gather, Input, Linear, ReLU, Reshape, Subtract
 from provable_circuits.verify.backward import Pass
 from provable_circuits.verify.bisection import Bisection
 from provable_circuits.verify.bounds import Bounds, Structure
 from provable_circuits.verify.branching import BranchAndBound, Roots
+from provable_circuits.verify.confirm import replay_case
 from provable_circuits.verify.constraints import STRICT, Constraints
 from provable_circuits.verify.deadline import Deadline, OutOfTime
 from provable_circuits.verify.region import Region
@@ -64,12 +63,6 @@ ATTACK_CASES = 64
 
 REPLAYS = 4
 """How many of a batch of candidates are replayed rigorously, best first."""
-
-PUSH_STEPS = 4
-PUSH_MARGINS = (1e-10, 1e-7, 1e-4)
-PUSH_REACH = 1e-3
-PUSH_MOST = 64
-"""Steps that push a candidate off the edge of at most so many constraints, and how far."""
 
 FEW_INPUTS = 12
 MOST_BOXES = 20_000
@@ -124,99 +117,11 @@ def decide(
     return PropertyVerdict(status, decision.found, reason, time.monotonic() - started)
 
 
-def confirm(graph: Graph, question: Property, x: Tensor) -> tuple[Tensor, Tensor] | None:
-    """The counterexample at or near ``x``, if there is one beyond doubt.
-
-    Where ``x`` itself does not satisfy a case, a few small steps are made to satisfy it clearly.
-
-    Args:
-        graph: the network.
-        question: what must not happen.
-        x: a candidate, flat; it is moved into the box if it lies outside.
-
-    Returns:
-        The input, inside the box as written, and its output; None if no case is met.
-    """
-    flat = x.double().flatten()
-    for case in question.cases:
-        found = _replay(graph, case, flat)
-        if found is not None:
-            return found
-    for case in question.cases:
-        found = _replay(graph, case, push(graph, case, flat))
-        if found is not None:
-            return found
-    return None
-
-
-def push(graph: Graph, case: Case, x: Tensor) -> Tensor:
-    """A point near ``x`` at which the worst constraint of a case is better satisfied.
-
-    Newton's steps: the shortest that moves all constraints which ``x`` does not satisfy by some
-    margin to that margin, if the network were linear; with inputs that leave the box held still.
-    Solvers stop at the very edge of a constraint, and this takes their points off it. No input
-    moves by more than a thousandth of its range.
-    """
-
-    def values(points: Tensor) -> Tensor:
-        shaped = points.reshape(-1, *graph.input_shape)
-        y = evaluate(graph, {graph.inputs[0]: shaped})[graph.outputs[0]]
-        return y.flatten(1) @ case.rows.T - case.inner_bounds
-
-    inside = torch.minimum(torch.maximum(x, case.inner_lower), case.inner_upper)
-    reach = (case.upper - case.lower) * PUSH_REACH
-    lower = torch.maximum(case.inner_lower, inside - reach)
-    upper = torch.minimum(case.inner_upper, inside + reach)
-    for _ in range(PUSH_STEPS if len(case.rows) <= PUSH_MOST else 0):
-        slopes = torch.autograd.functional.jacobian(lambda p: values(p)[0], inside)
-        now = values(inside)[0]
-        points = [inside]
-        for margin in PUSH_MARGINS:
-            wanted = -(now + margin * (1 + case.inner_bounds.abs())).clamp_min(0.0)
-            held = torch.ones_like(inside)
-            for _ in range(2):
-                step = torch.linalg.pinv(slopes * held * (wanted < 0).unsqueeze(1)) @ wanted
-                moved = inside + step
-                held = held * ((moved >= lower) & (moved <= upper))
-                points.append(torch.minimum(torch.maximum(moved, lower), upper))
-        inside = points[int(values(torch.stack(points)).amax(1).argmin())]
-    return inside
-
-
 def _gradient(value: Tensor, leaf: Tensor) -> Tensor | None:
     """The gradient, or None where the value does not depend on the leaf."""
     if not value.requires_grad:
         return None
     return torch.autograd.grad(value, leaf, allow_unused=True)[0]
-
-
-def _replay(graph: Graph, case: Case, x: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Interval arithmetic at one point of a case's box: certainly a counterexample, or None.
-
-    An input that is fixed to a decimal which float64 does not hold ranges over the two numbers next
-    to it: what holds for all of these holds for the decimal.
-    """
-    inside = torch.minimum(torch.maximum(x, case.inner_lower), case.inner_upper)
-    fixed = case.inner_lower > case.inner_upper
-    least, most = torch.where(fixed, case.lower, inside), torch.where(fixed, case.upper, inside)
-    point = (least.reshape(1, *graph.input_shape), most.reshape(1, *graph.input_shape))
-    ends = propagate(graph, {graph.inputs[0]: point})[graph.outputs[0]]
-    if not _satisfied(case, ends[0].flatten(), ends[1].flatten()):
-        return None
-    return point[0][0], graph.run(point[0], torch.float64)[0]
-
-
-def _satisfied(case: Case, low: Tensor, high: Tensor) -> bool:
-    """Whether every output between two ends meets every constraint; in exact arithmetic."""
-    for row, bound in zip(case.rows, case.inner_bounds.tolist(), strict=True):
-        used = row.nonzero().flatten()
-        ends = torch.where(row > 0, high, low)[used]
-        if not bool(ends.isfinite().all()):
-            return False
-        terms = zip(row[used].tolist(), ends.tolist(), strict=True)
-        if sum(Fraction(factor) * Fraction(end) for factor, end in terms) > Fraction(bound):
-            return False
-    return True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -409,7 +314,7 @@ class _Decision:
         for i in best.argsort().tolist()[:REPLAYS]:
             if not float(best[i]) <= 0:
                 return False
-            self.found = _replay(self.graph, constraints.cases[int(case[i])], flat[i])
+            self.found = replay_case(self.graph, constraints.cases[int(case[i])], flat[i])
             if self.found is not None:
                 return True
         return False

@@ -26,6 +26,7 @@ from provable_circuits.claims.patching import IntervalHull
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.graph import Graph
+from provable_circuits.verify.confirm import confirm, push
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.export import (
     Exported,
@@ -33,7 +34,6 @@ from provable_circuits.verify.export import (
     query_graph,
     query_property,
 )
-from provable_circuits.verify.property import confirm, push
 from provable_circuits.verify.replay import Replay
 from provable_circuits.verify.verdict import Refuted, Undecided, Verdict, Witness
 from provable_circuits.verify.vnnlib import read_property
