@@ -40,7 +40,7 @@ pins:  ## Renew constraints.txt: the newest of everything, for this torch.
 	echo 'torch==$(TORCH)' > build/pins/torch.txt
 	build/pins/bin/pip install --quiet --constraint build/pins/torch.txt hatchling editables
 	build/pins/bin/pip install --quiet --constraint build/pins/torch.txt --no-build-isolation \
-		--editable '.[dev,marabou]'
+		--editable '.[dev]'
 	echo '# The whole environment of `make`, every extra included. Written by `make pins`.' > constraints.txt
 	build/pins/bin/pip freeze --all --exclude pip --exclude-editable | sed 's/+.*//' >> constraints.txt
 

@@ -75,7 +75,7 @@ def convolutional(dice: Dice, filters: bool) -> Network:
     """One or two convolutions, perhaps normalised and pooled, then one or two linear layers."""
     while True:
         net = _convolutional(dice, filters)
-        if kinks(net) <= 24:
+        if kinks(net) <= 16:
             return net
 
 
