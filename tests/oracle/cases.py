@@ -379,9 +379,11 @@ def draw(seed: int) -> Case:
         )
     )
     outputs = 2 if metric == "norm2" else int(dice.integers(2, 5))
+    if metric in ("logit", "max", "norm1") and dice.random() < 0.1:
+        outputs = 1
     inputs = int(dice.integers(2, 6))
     if kind in ("fc", "leaky"):
-        depth = int(dice.integers(1, 4))
+        depth = int(dice.choice([0, 1, 2, 3], p=[0.04, 0.32, 0.32, 0.32]))
         sizes = [inputs, *(int(dice.integers(2, 7)) for _ in range(depth)), outputs]
         net = fully_connected(dice, sizes, 0.1 if kind == "leaky" else 0.0)
     elif kind == "residual":

@@ -59,8 +59,8 @@ def check(case: Case, tolerance: float, wanted: str, verdict: pc.Verdict) -> Non
     assert case.hard, told
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + CLAIMS // 2))
-def test_verdicts_agree_with_the_exact_optimum(seed: int) -> None:
+def compare(seed: int) -> None:
+    """One case, on both sides of its exact optimum."""
     case = draw(seed)
     truth = case.truth()
     if truth is None:
@@ -78,8 +78,7 @@ def _drawn(seed: int) -> Iterator[Case]:
     return (draw(100_000 + 1_000 * seed + i) for i in range(1_000))
 
 
-@pytest.mark.parametrize("seed", range(WALK_FIRST, WALK_FIRST + WALKS))
-def test_a_verifier_that_remembers_agrees_too(seed: int) -> None:
+def walk(seed: int) -> None:
     """One verifier, many circuits: what it keeps between questions must not mislead it."""
     case = (
         small(seed)
@@ -113,6 +112,36 @@ def test_a_verifier_that_remembers_agrees_too(seed: int) -> None:
         if truth is None or truth.low - 1e-4 < tolerance < truth.high + 1e-4:
             continue
         check(now, tolerance, "proved" if now.holds(truth, tolerance) else "refuted", verdict)
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + CLAIMS // 2))
+def test_verdicts_agree_with_the_exact_optimum(seed: int) -> None:
+    compare(seed)
+
+
+@pytest.mark.parametrize("seed", range(WALK_FIRST, WALK_FIRST + WALKS))
+def test_a_verifier_that_remembers_agrees_too(seed: int) -> None:
+    walk(seed)
+
+
+@pytest.fixture
+def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small networks take the way of large ones: float32 passes, derived enclosures, no refining."""
+    monkeypatch.setattr(bounds, "SINGLE_FROM", 0)
+    for module in (branching, verifier):
+        monkeypatch.setattr(module, "SMALL", 0)
+
+
+@pytest.mark.usefixtures("as_if_large")
+@pytest.mark.parametrize("seed", range(FIRST + 50_000, FIRST + 50_000 + CLAIMS // 10))
+def test_the_way_of_large_networks_agrees_with_the_exact_optimum(seed: int) -> None:
+    compare(seed)
+
+
+@pytest.mark.usefixtures("as_if_large")
+@pytest.mark.parametrize("seed", range(WALK_FIRST + 5_000, WALK_FIRST + 5_000 + WALKS // 2))
+def test_the_way_of_large_networks_remembers_rightly(seed: int) -> None:
+    walk(seed)
 
 
 @pytest.mark.parametrize("seed", range(20))

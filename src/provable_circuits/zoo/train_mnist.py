@@ -20,6 +20,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+import typer
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -119,13 +120,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
         trained_on = load_digits(options.folder, "train")
         tested_on = load_digits(options.folder, "test")
-        print(f"Training on {trained_on}, {recipe.epochs} epochs.")  # noqa: T201
+        typer.echo(f"Training on {trained_on}, {recipe.epochs} epochs.")
         net = train(trained_on, recipe)
         save(net, out, recipe, trained_on, tested_on)
     except ProvableCircuitsError as error:
-        print(f"Error: {error}", file=sys.stderr)  # noqa: T201
+        typer.echo(f"Error: {error}", err=True)
         return error.exit_code
-    print(  # noqa: T201
+    typer.echo(
         f"Accuracy: {accuracy(net, trained_on):.2%} on these, {accuracy(net, tested_on):.2%} on "
         f"{tested_on}.\nWrote {out}."
     )
