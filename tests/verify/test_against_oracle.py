@@ -19,6 +19,7 @@ from tests.oracle.cases import Case, Truth, broken, draw, fully_connected, kinks
 from tests.oracle.regions import Region
 
 import provable_circuits as pc
+from provable_circuits.verify import bounds, branching, verifier
 
 CLAIMS = int(os.environ.get("ORACLE_CLAIMS", "300"))
 FIRST = int(os.environ.get("ORACLE_FIRST", "0"))
@@ -126,7 +127,7 @@ def test_a_verifier_that_remembers_agrees_too(seed: int) -> None:
 
 @pytest.fixture
 def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small networks take the way of large ones: float32 passes, derived enclosures, no refining."""
+    """Small networks take the way of large ones: float32 passes, and derived enclosures."""
     monkeypatch.setattr(bounds, "SINGLE_FROM", 0)
     for module in (branching, verifier):
         monkeypatch.setattr(module, "SMALL", 0)

@@ -11,6 +11,7 @@ import itertools
 import math
 import time
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from tests.oracle.network import INPUT, Network, Writer, exact
 from torch import nn
 
 import provable_circuits as pc
+from provable_circuits.zoo.toy import counterexample_network
 
 Floats = NDArray[np.float64]
 
@@ -264,6 +266,67 @@ def test_replay_believes_what_plain_evaluation_shows(metric: str, kind: str) -> 
             assert (found is not None) == (excess > 0)
             seen.add(excess > 0)
     assert seen == {True, False}
+
+
+@pytest.mark.parametrize(("p", "norm"), [(1, 7.0), (2, 5.0), (math.inf, 4.0)])
+@pytest.mark.parametrize("scale", [1.0, 2.0**-30, 2.0**40, 3.0])
+def test_a_norm_that_is_exactly_the_tolerance_is_not_exceeded(
+    p: float, norm: float, scale: float
+) -> None:
+    """3, 4, 5: the circuit without the hidden unit is off by (3, 4) everywhere."""
+    net = network(
+        [(np.zeros((1, 1)), np.ones(1)), (np.array([[3.0], [-4.0]]) * scale, np.zeros(2))]
+    )
+    box = pc.Box([0.0], [1.0])
+    for tolerance, never in [
+        (norm * scale, "refuted"),
+        (math.nextafter(norm * scale, math.inf), "refuted"),
+        (math.nextafter(norm * scale, 0.0), "proved"),
+    ]:
+        claim = pc.Claim(box, pc.Zero(), pc.Norm(tolerance, p))
+        assert ask(net, ["fc1/0", "fc1/1"], claim).kind != never
+    for share, wanted in [(1 - 1e-9, "refuted"), (1 + 1e-9, "proved")]:
+        claim = pc.Claim(box, pc.Zero(), pc.Norm(norm * scale * share, p))
+        assert ask(net, ["fc1/0", "fc1/1"], claim).kind == wanted
+
+
+def test_equality_is_not_refuted_where_it_holds() -> None:
+    """Tolerance zero, on networks whose circuits equal them or differ by whole numbers."""
+    toy = counterexample_network(2)
+    box = pc.Box([0.0], [1.0])
+    names = list(toy.components.names)
+    for gone, equal in [([], True), (["p/0", "q/0"], True), (["p/0"], False), (["v3/0"], False)]:
+        circuit = toy.components.circuit([name for name in names if name not in gone])
+        verdict = pc.verify(toy.graph, circuit, pc.Claim(box, pc.Zero(), pc.MaxAbs(0.0)), 5.0)
+        assert verdict.kind != ("refuted" if equal else "proved")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_interval_hull_patching_is_monotone(seed: int) -> None:
+    """What holds of a circuit holds of every larger one: the boxes are part of the claim."""
+    dice = np.random.default_rng(seed)
+    sizes = [3, 5, 4, 2]
+    layers = [
+        (dice.normal(size=(after, before)), dice.normal(size=after) * 0.3)
+        for before, after in pairwise(sizes)
+    ]
+    graph = graph_of(network(layers))
+    components = graph.components("neuron")
+    center = dice.normal(size=3)
+    for tolerance in (0.3, 1.0, 3.0):
+        claim = pc.Claim(
+            pc.Ball(center, 0.1), pc.IntervalHull(eps=0.15), pc.LogitDifference(tolerance, 0)
+        )
+        verifier = pc.Verifier(components, claim)
+        for _ in range(6):
+            order = dice.permutation(components.names).tolist()
+            kinds = [
+                verifier.ask(components.circuit(order[:count]), 5.0).kind
+                for count in (*range(0, len(order), 2), len(order))
+            ]
+            first = kinds.index("proved")
+            assert "refuted" not in kinds[first:]
+            assert kinds[-1] == "proved"
 
 
 # --- what else a verdict promises ---------------------------------------------------------------
