@@ -19,7 +19,9 @@ from provable_circuits.verify.bounds import Bounds, Structure
 from provable_circuits.verify.difference import Difference, Known
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxation import leak, lines
-from provable_circuits.verify.slopes import optimise, starting_slopes
+from provable_circuits.verify.relaxed import Relaxed
+from provable_circuits.verify.slopes import optimise
+from provable_circuits.verify.units import Units
 
 CPU = torch.device("cpu")
 
@@ -161,7 +163,8 @@ def test_optimised_slopes_and_splits_stay_below(name: str, p: float) -> None:
     for s in range(query.rows.shape[1]):
         row = query.rows[:, s : s + 1]
         value = torch.einsum("nko,kro->nkr", seen[start], row)[..., 0]
-        choice = optimise(bounds, start, row, offsets - 1e9, starting_slopes(bounds), {}, {}, 8)
+        relaxed = Relaxed.whole(bounds, Units(bounds))
+        choice = optimise(relaxed, start, row, offsets - 1e9, relaxed.slopes, steps=8)
         assert bool((choice.found.value[:, 0] <= value.amin(0) + 1e-9).all())
         first = bounds.backward(start, row).value[:, 0]
         assert bool((choice.found.value[:, 0] >= first - 1e-6).all())  # ascent starts from there
@@ -191,10 +194,21 @@ def _split(
         part = Bounds(bounds.structure, bounds.region, len(row), prior=prior)
         part.compute()
         offsets = torch.full((len(row),), -1e9, dtype=torch.float64)
-        start, signed = query.graph.outputs[0], {activation: fixed}
-        choice = optimise(part, start, row, offsets, starting_slopes(part), signed, {}, 6)
+        start, units = query.graph.outputs[0], Units(bounds)
+        signed = units.gather({activation: fixed}, len(row))
         met = torch.where(there, value, torch.inf).amin(0)
-        assert bool(((choice.found.value[:, 0] <= met + 1e-9) | part.empty()).all())
+        whole = Relaxed.whole(bounds, units)
+        inherited = Relaxed(
+            bounds,
+            units,
+            torch.arange(len(row)),
+            bounds.region,
+            torch.where(signed > 0, 0.0, whole.lower),
+            torch.where(signed < 0, 0.0, whole.upper),
+        )
+        for relaxed in (Relaxed.whole(part, units), inherited):
+            choice = optimise(relaxed, start, row, offsets, relaxed.slopes, signed, None, 6)
+            assert bool(((choice.found.value[:, 0] <= met + 1e-9) | part.empty()).all())
         assert not bool((part.empty() & there.any(0)).any())
 
 

@@ -174,12 +174,44 @@ class View:
     reaches: Callable[[str], float]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Fixed:
+    """Units of an activation that, in some rows, follow one slope through zero: no relaxation.
+
+    It asks what a split would bring without making the problem that the split leads to.
+
+    Attributes:
+        problems, rows, units: where, [n] each; units are counted over the flat tensor.
+        slopes: the slopes, [n].
+    """
+
+    problems: Tensor
+    rows: Tensor
+    units: Tensor
+    slopes: Tensor
+
+    def put(
+        self, coefficients: Tensor, line: Lines, piece: Tensor, part: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The rows before the activation, and what its offsets add, with these units fixed."""
+        place = (self.problems, self.rows, self.units)
+        own = coefficients.flatten(2)[place]
+        piece = piece.flatten(2).index_put(place, own * self.slopes.to(own)).reshape(piece.shape)
+        if part is None:
+            return piece, None
+        paid = own.clamp_max(0.0) * line.above_offset.flatten(1)[self.problems, self.units]
+        if line.below_offset is not None:
+            paid += own.clamp_min(0.0) * line.below_offset.flatten(1)[self.problems, self.units]
+        return piece, part.index_put((self.problems, self.rows), -paid, accumulate=True)
+
+
 def backward(
     view: View,
     start: str,
     rows: Tensor,
     *,
     multipliers: Mapping[str, Tensor] | None = None,
+    fixed: Mapping[str, Fixed] | None = None,
     rigorous: bool = True,
     keep_rows: bool = False,
 ) -> Pass:
@@ -191,6 +223,7 @@ def backward(
         rows: [problems, rows, *shape of start].
         multipliers: for activations, signed multipliers s * beta of their input's splits,
             [problems, 1, *shape].
+        fixed: for activations, units that have one known slope in single rows.
         rigorous: whether rounding errors are taken off.
         keep_rows: whether the rows at activations are returned.
     """
@@ -240,6 +273,8 @@ def backward(
                 found.activations[node.name] = coefficients
             line = view.lines[node.name]
             piece, part = _through(coefficients, line)
+            if fixed is not None and node.name in fixed:
+                piece, part = fixed[node.name].put(coefficients, line, piece, part)
             if part is not None:
                 parts.append(part.double())
             passed_on = norm * line.steepest

@@ -170,44 +170,40 @@ class Bounds:
             flat_upper.scatter_(1, part, torch.minimum(flat_upper.gather(1, part), most_))
         self.ends[name] = (flat_lower.unflatten(1, shape), flat_upper.unflatten(1, shape))
 
+    def view(self, dtype: torch.dtype) -> View:
+        """What a backward pass needs, in the arithmetic of one dtype."""
+        structure = self.structure
+        single = dtype == torch.float32
+        if single:
+            for name, line in self.lines.items():
+                if name not in self._single_lines:
+                    self._single_lines[name] = line.single()
+        return View(
+            structure.graph,
+            structure.single_ops if single else structure.ops,
+            self.region,
+            self._single_lines if single else self.lines,
+            self.sizes,
+            self._measured_reach if single else self._carried_reach,
+        )
+
     def backward(
         self,
         start: str,
         rows: Tensor,
         *,
-        slopes: Mapping[str, Tensor] | None = None,
         multipliers: Mapping[str, Tensor] | None = None,
         rigorous: bool = True,
         keep_rows: bool = False,
     ) -> Pass:
-        """One backward pass from ``start``, in the arithmetic of ``rows``.
-
-        ``slopes``, float32 numbers, replace the free lower slopes of ReLUs.
-        """
-        structure = self.structure
-        single = rows.dtype == torch.float32
-        chosen = self._single_lines if single else self.lines
-        if single:
-            for name, line in self.lines.items():
-                if name not in chosen:
-                    chosen[name] = line.single()
-        if slopes:
-            chosen = dict(chosen)
-            for name, slope in slopes.items():
-                source = structure.graph[name].inputs[0]
-                if not self.lines[name].settled:
-                    line = lines(structure.ops[name], self.ends[source], slope)
-                    chosen[name] = line.single() if single else line
-        view = View(
-            structure.graph,
-            structure.single_ops if single else structure.ops,
-            self.region,
-            chosen,
-            self.sizes,
-            self._measured_reach if single else self._carried_reach,
-        )
+        """One backward pass from ``start``, in the arithmetic of ``rows``."""
         return backward(
-            view, start, rows, multipliers=multipliers, rigorous=rigorous, keep_rows=keep_rows
+            self.view(rows.dtype),
+            start,
+            rows,
+            multipliers=multipliers,
+            rigorous=rigorous,
+            keep_rows=keep_rows,
         )
 
     def _carried_reach(self, name: str) -> float:

@@ -20,13 +20,16 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from provable_circuits.rounding import Interval
+from provable_circuits.verify.backward import Fixed, backward
 from provable_circuits.verify.bounds import Bounds, Structure
-from provable_circuits.verify.costs import relaxation_costs
+from provable_circuits.verify.costs import unit_costs
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.leaf import solve_leaf
 from provable_circuits.verify.region import Region
-from provable_circuits.verify.relaxation import leak
+from provable_circuits.verify.relaxed import Relaxed
 from provable_circuits.verify.slopes import Choice, optimise
+from provable_circuits.verify.units import Units
 
 Try = Callable[[Mapping[str, Tensor], Tensor], bool]
 """Tries candidate points [n, *shape], by input, of problems [n]; true when one was a witness."""
@@ -37,11 +40,11 @@ SMALL = 600
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parts:
-    """Parts, n of them, each a row of every tensor. Units are counted over all ReLUs, in order.
+    """Parts, n of them, each a row of every tensor; units are the open ones of the roots.
 
     Attributes:
         root: which root each descends from, [n].
-        lower, upper: enclosures of every unit's input, [n, units].
+        lower, upper: the ends of every unit's input, [n, units].
         signs: +1 and -1 where a unit's input was fixed to be nonnegative or nonpositive, else 0.
         slopes: the lower slopes chosen.
         duals: the multipliers chosen, nonnegative, zero where nothing was fixed.
@@ -71,13 +74,13 @@ class Parts:
             *(torch.cat([getattr(parts, f.name) for parts in several]) for f in fields(Parts))
         )
 
-    def split(self, parents: Tensor, units: Tensor) -> Parts:
-        """Two children for each parent and unit, nonnegative first: 2 n parts."""
-        twice = parents.repeat_interleave(2)
-        unit = units.repeat_interleave(2)
-        children = self[twice]
-        place = torch.arange(len(twice))
-        sign = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat(len(parents))
+    def split(self, units: Tensor) -> Parts:
+        """Two children of each part at its unit, [n]: 2 n parts, nonnegative ones first."""
+        children = Parts.joined([self, self])
+        place = torch.arange(len(children), device=units.device)
+        unit = units.repeat(2)
+        sign = torch.ones(len(children), dtype=torch.float64, device=units.device)
+        sign[len(self) :] = -1.0
         children.signs[place, unit] = sign
         lower, upper = children.lower[place, unit], children.upper[place, unit]
         children.lower[place, unit] = torch.where(sign > 0, lower.clamp_min(0.0), lower)
@@ -128,20 +131,20 @@ class BranchAndBound:
         self.start = start
         self.attempt = attempt
         self.deadline = deadline
-        self.kinked = [n for n in structure.activations if leak(structure.ops[n.name]) is not None]
-        self.smooth = [n for n in structure.activations if leak(structure.ops[n.name]) is None]
-        self.sizes = [math.prod(node.shape) for node in self.kinked]
-        self.small = sum(self.sizes) <= SMALL
-        self.steps = 6 if self.small else 12
+        self.whole = Relaxed.whole(roots.bounds, Units(roots.bounds))
+        self.units = self.whole.units
+        self.small = sum(math.prod(n.shape) for n in structure.activations) <= SMALL
+        self.steps = 6
         self.candidates = 12 if self.small else 8
+        self.levels = 3 if self.small else 1
         self.width = max(1, min(256 if self.small else 16, 2**21 // max(structure.largest, 1)))
-        self.room = max(1, min(4096, 2**21 // max(structure.largest, 1)))
         self.guide = torch.float32 if structure.single else torch.float64
         self.parts = 0
+        self.worst = math.inf
 
     def run(self, choice: Choice) -> Outcome:
         """Search from the roots, with the slopes already chosen for them."""
-        queue = self._survivors(self._root_parts(), self.roots.bounds, choice)
+        queue = self._survivors(self._root_parts(), self.whole, None, choice)
         while len(queue):
             self.deadline.check()
             order = queue.value.argsort()
@@ -158,151 +161,149 @@ class BranchAndBound:
                 queue = Parts.joined([queue, *survivors])
         return Outcome("proved", self.parts)
 
-    # --- units and tensors -----------------------------------------------------------------------
-
-    def _flat(self, tensors: Mapping[str, Tensor], count: int) -> Tensor:
-        """Tensors by activation as [parts, units]; zero for an activation that is not there."""
-        pieces = [
-            tensors[node.name].detach().expand(count, *node.shape).flatten(1)
-            if node.name in tensors
-            else torch.zeros(count, size, dtype=torch.float64)
-            for node, size in zip(self.kinked, self.sizes, strict=True)
-        ]
-        return torch.cat(pieces, dim=1) if pieces else torch.zeros(count, 0, dtype=torch.float64)
-
-    def _by_node(self, units: Tensor) -> dict[str, Tensor]:
-        """[parts, units] as tensors by activation."""
-        return {
-            node.name: piece.unflatten(1, node.shape)
-            for node, piece in zip(self.kinked, units.split(self.sizes, dim=1), strict=True)
-        }
-
     def _root_parts(self) -> Parts:
         count = len(self.roots.problems)
-        ends = {n.name: self.roots.bounds.ends[n.inputs[0]] for n in self.kinked}
-        lower = self._flat({name: pair[0] for name, pair in ends.items()}, count)
-        upper = self._flat({name: pair[1] for name, pair in ends.items()}, count)
-        zero = torch.zeros_like(lower)
-        none = torch.zeros(count, dtype=torch.float64)
-        return Parts(torch.arange(count), lower, upper, zero, zero, zero, none, zero)
-
-    def _enclose(self, parts: Parts, refine: bool) -> Bounds:
-        """Enclosures of every tensor of the parts, within what they inherit."""
-        lower, upper = self._by_node(parts.lower), self._by_node(parts.upper)
-        prior = {n.inputs[0]: (lower[n.name], upper[n.name]) for n in self.kinked}
-        for node in self.smooth:
-            ends = self.roots.bounds.ends[node.inputs[0]]
-            prior[node.inputs[0]] = (
-                ends
-                if len(ends[0]) == 1
-                else (
-                    ends[0][parts.root],
-                    ends[1][parts.root],
-                )
-            )
-        region = self.region.select(self.roots.problems[parts.root])
-        bounds = Bounds(self.structure, region, len(parts), prior=prior, deadline=self.deadline)
-        bounds.compute(refine)
-        return bounds
-
-    def _signed(self, parts: Parts, dtype: torch.dtype) -> dict[str, Tensor]:
-        """Multipliers as a backward pass takes them, where there are any."""
-        found = {}
-        for name, value in self._by_node(parts.signs * parts.duals).items():
-            if bool(value.any()):
-                found[name] = value.unsqueeze(1).to(dtype)
-        return found
+        zero = torch.zeros_like(self.whole.lower)
+        none = zero.new_zeros(count)
+        root = torch.arange(count, device=zero.device)
+        return Parts(
+            root, self.whole.lower, self.whole.upper, zero, self.whole.slopes, zero, none, zero
+        )
 
     # --- bounding and splitting ------------------------------------------------------------------
 
-    def _survivors(self, parts: Parts, bounds: Bounds, choice: Choice) -> Parts:
+    def _relaxed(self, parts: Parts) -> Relaxed:
+        """The parts with what they inherit."""
+        region = self.region.select(self.roots.problems[parts.root])
+        return Relaxed(self.roots.bounds, self.units, parts.root, region, parts.lower, parts.upper)
+
+    def _refined(self, parts: Parts) -> tuple[Relaxed, Bounds]:
+        """The parts with every tensor enclosed anew, within what they inherit."""
+        ends = {
+            node.inputs[0]: _rows(self.roots.bounds.ends[node.inputs[0]], parts.root)
+            for node in self.structure.activations
+        }
+        lower, upper = self.units.split(parts.lower), self.units.split(parts.upper)
+        for node in self.units.nodes:
+            source = node.inputs[0]
+            ends[source] = (
+                self.units.put(node, lower[node.name], ends[source][0]),
+                self.units.put(node, upper[node.name], ends[source][1]),
+            )
+        region = self.region.select(self.roots.problems[parts.root])
+        bounds = Bounds(self.structure, region, len(parts), prior=ends, deadline=self.deadline)
+        bounds.compute(refine=self.small)
+        return Relaxed.whole(bounds, self.units), bounds
+
+    def _survivors(
+        self, parts: Parts, relaxed: Relaxed, bounds: Bounds | None, choice: Choice
+    ) -> Parts:
         """The parts whose bound does not reach, with what was learnt about them."""
         offsets = self.roots.offsets[parts.root]
         value = choice.found.value[:, 0]
-        done = (value + offsets - _slip(value, offsets) >= 0) | bounds.empty()
+        done = value + offsets - _slip(value, offsets) >= 0
+        if bounds is not None:
+            done |= bounds.empty()
+        rows = relaxed.coefficients(choice.found)
         left = (~done).nonzero().flatten()
-        count = len(parts)
-        ends = {node.name: bounds.ends[node.inputs[0]] for node in self.kinked}
         learnt = Parts(
             root=parts.root,
-            lower=self._flat({name: pair[0] for name, pair in ends.items()}, count),
-            upper=self._flat({name: pair[1] for name, pair in ends.items()}, count),
+            lower=relaxed.lower,
+            upper=relaxed.upper,
             signs=parts.signs,
-            slopes=self._flat(choice.slopes, count),
-            duals=self._flat(choice.multipliers, count),
+            slopes=choice.slopes,
+            duals=choice.multipliers,
             value=value + offsets,
-            scores=self._scores(bounds, choice),
+            scores=unit_costs(rows, relaxed.lower, relaxed.upper, choice.slopes, self.units.sizes),
         )
         return learnt[left]
 
-    def _scores(self, bounds: Bounds, choice: Choice) -> Tensor:
-        """How much each unit's relaxation costs the bound, zero where it is settled."""
-        costs = relaxation_costs(bounds, choice.found, choice.slopes)
-        return self._flat({name: cost[:, 0] for name, cost in costs.items()}, bounds.problems)
-
     def _best_split(self, parts: Parts) -> Parts:
-        """The children of each part at the unit that promises most.
+        """The children of each part at the units that promise most.
 
-        The costliest units of each part are tried with one backward pass, at the slopes and
-        multipliers of their parent, and the one whose worse child is best is taken. This costs a
-        pass over many rows and saves most of the tree.
+        The costliest units of each part are tried with one backward pass, a row for each side, at
+        the slopes and multipliers of their parent. Those whose worse side is best are taken: one,
+        or in small networks, where a batch costs little more than a part, several at once. This
+        costs a pass over many rows and saves most of the tree.
         """
-        count = min(self.candidates, parts.scores.shape[1])
+        count = min(self.candidates, len(self.units))
         best = parts.scores.topk(count, dim=1)
-        parents = torch.arange(len(parts)).repeat_interleave(count)
-        units = best.indices.flatten()
-        real = (best.values > 0).flatten()
-        if count > 1:
-            tried = real.nonzero().flatten()
-            promise = torch.full((len(parents),), -math.inf, dtype=torch.float64)
-            for some in tried.split(max(1, self.room // 2)):
-                children = parts.split(parents[some], units[some])
-                value = (
-                    self._enclose(children, refine=False)
-                    .backward(
-                        self.start,
-                        self.roots.rows[children.root].to(self.guide),
-                        slopes=self._by_node(children.slopes),
-                        multipliers=self._signed(children, self.guide),
-                        rigorous=False,
-                    )
-                    .value[:, 0]
-                )
-                sides = (
-                    (value + self.roots.offsets[children.root]).clamp_max(0.0).unflatten(0, (-1, 2))
-                )
-                promise[some] = sides.amin(1) + 1e-3 * sides.amax(1)
-            chosen = promise.unflatten(0, (-1, count)).argmax(1)
-            units = best.indices.gather(1, chosen.unsqueeze(1)).flatten()
-        return parts.split(torch.arange(len(parts)), units)
+        promise = torch.cat(
+            [self._promise(parts[some], best.indices[some]) for some in _batches(len(parts), 16)]
+        )
+        promise = torch.where(best.values > 0, promise, -math.inf)
+        order = promise.argsort(dim=1, descending=True)
+        units = best.indices.gather(1, order)
+        real = best.values.gather(1, order) > 0
+        levels = min(self.levels, count, int(math.log2(max(2, self.width // len(parts)))))
+        children, origin = parts, torch.arange(len(parts), device=units.device)
+        for level in range(levels):
+            further = real[origin, level] if level else torch.ones_like(origin, dtype=torch.bool)
+            split = children[further].split(units[origin[further], level])
+            children = Parts.joined([children[~further], split])
+            origin = torch.cat([origin[~further], origin[further].repeat(2)])
+        return children
+
+    def _promise(self, parts: Parts, units: Tensor) -> Tensor:
+        """How good the worse side of a split at each of these units is, [n, candidates]."""
+        count = units.shape[1]
+        relaxed = self._relaxed(parts)
+        view = relaxed.view(self.guide, parts.slopes)
+        signed = self.units.spread((parts.signs * parts.duals).to(self.guide))
+        rows = self.roots.rows[parts.root].to(self.guide).expand(-1, 2 * count, -1)
+        found = backward(
+            view,
+            self.start,
+            rows,
+            multipliers={name: value.unsqueeze(1) for name, value in signed.items()},
+            fixed=self._sides(units),
+            rigorous=False,
+        )
+        sides = (found.value + self.roots.offsets[parts.root].unsqueeze(1)).clamp_max(0.0)
+        sides = sides.unflatten(1, (2, count))
+        promise: Tensor = sides.amin(1) + 1e-3 * sides.amax(1)
+        return promise
+
+    def _sides(self, units: Tensor) -> dict[str, Fixed]:
+        """Both sides of splits at units [n, candidates], as rows: nonnegative ones first."""
+        problems, count = units.shape
+        problem = torch.arange(problems, device=units.device).unsqueeze(1).expand(-1, 2 * count)
+        row = torch.arange(2 * count, device=units.device).expand(problems, -1)
+        unit = units.repeat(1, 2)
+        slope = torch.where(row < count, 1.0, self.units.leaks[unit])
+        sides = {}
+        start = 0
+        for name, columns in self.units.columns.items():
+            own = (unit >= start) & (unit < start + len(columns))
+            if bool(own.any()):
+                sides[name] = Fixed(problem[own], row[own], columns[unit[own] - start], slope[own])
+            start += len(columns)
+        return sides
 
     def _bound(self, parts: Parts) -> list[Parts] | None:
         """Bound the parts; those still open, or None when a witness was found."""
         self.parts += len(parts)
         survivors: list[Parts] = []
-        for some in torch.arange(len(parts)).split(self.width):
+        for some in _batches(len(parts), self.width):
             batch = parts[some]
-            bounds = self._enclose(batch, refine=self.small)
-            signs = {n: v for n, v in self._by_node(batch.signs).items() if bool(v.any())}
-            duals = self._by_node(batch.duals)
+            relaxed, bounds = self._refined(batch) if self.small else (self._relaxed(batch), None)
             choice = optimise(
-                bounds,
+                relaxed,
                 self.start,
                 self.roots.rows[batch.root],
                 self.roots.offsets[batch.root],
-                self._by_node(batch.slopes),
-                signs,
-                {name: duals[name] for name in signs},
+                batch.slopes,
+                batch.signs,
+                batch.duals,
                 self.steps,
             )
-            left = self._survivors(batch, bounds, choice)
+            left = self._survivors(batch, relaxed, bounds, choice)
             if not len(left):
                 continue
-            low = (
-                (choice.found.value[:, 0] + self.roots.offsets[batch.root] < 0).nonzero().flatten()
-            )
+            low = choice.found.value[:, 0] + self.roots.offsets[batch.root] < 0
+            low = low.nonzero().flatten()
             corners = {
-                name: bounds.region.corner(name, reached[:, 0].double())[low]
+                name: relaxed.region.corner(name, reached[:, 0].double())[low]
                 for name, reached in choice.found.inputs.items()
             }
             if self.attempt(corners, self.roots.problems[batch.root[low]]):
@@ -312,9 +313,9 @@ class BranchAndBound:
 
     def _leaf(self, part: Parts) -> str:
         """Close a part without open units: proved, refuted or close."""
-        bounds = self._enclose(part, refine=self.small)
+        _, bounds = self._refined(part)
         rows, offsets = self.roots.rows[part.root], self.roots.offsets[part.root]
-        signs = {n: v for n, v in self._by_node(part.signs).items() if bool(v.any())}
+        signs = self.units.spread(part.signs)
         answer = solve_leaf(bounds, self.start, rows, signs, self.deadline.left)
         if answer.point is not None and self.attempt(answer.point, self.roots.problems[part.root]):
             return "refuted"
@@ -325,6 +326,17 @@ class BranchAndBound:
             return "proved"
         self.deadline.check()
         return "close"
+
+
+def _batches(count: int, size: int) -> list[Tensor]:
+    """The numbers up to ``count``, so many at a time."""
+    return list(torch.arange(count).split(size))
+
+
+def _rows(ends: Interval, index: Tensor) -> Interval:
+    """The ends of some problems; those of constants are the same for all."""
+    lower, upper = ends
+    return (lower[index], upper[index]) if len(lower) > 1 else ends
 
 
 def _slip(value: Tensor, offset: Tensor) -> Tensor:

@@ -27,34 +27,37 @@ LEAST = 1e-9
 """The cost of an open unit that costs nothing now, so that it still counts as open."""
 
 
-def relaxation_costs(
-    bounds: Bounds, found: Pass, slopes: Mapping[str, Tensor] | None = None
-) -> dict[str, Tensor]:
-    """For each ReLU that the pass met, the costs of its units: [problems, rows, *shape].
+def unit_costs(
+    rows: Tensor, lower: Tensor, upper: Tensor, slopes: Tensor, size: Tensor | float
+) -> Tensor:
+    """The costs of units with these rows, ends and lower slopes, in tensors of this size.
+
+    Ends that rounding alone put on the other side of zero are worth neither pass nor split.
+    """
+    slack = ROUNDING * size
+    open_ = (lower < -slack) & (upper > slack)
+    hinge = (-lower * upper / (upper - lower)).nan_to_num(0.0)
+    above = (-rows).clamp_min(0.0) * hinge
+    below = rows.clamp_min(0.0) * torch.maximum(-slopes * lower, (1 - slopes) * upper)
+    return torch.where(open_, above + below + LEAST, torch.zeros_like(above))
+
+
+def relaxation_costs(bounds: Bounds, found: Pass) -> dict[str, Tensor]:
+    """For each ReLU that a pass met, the costs of its units: [problems, rows, *shape].
 
     Args:
-        bounds: the enclosures that the pass used.
+        bounds: the enclosures that the pass used, with the default slopes.
         found: a pass that kept its rows.
-        slopes: the lower slopes that it used, where they were not the default ones.
     """
     costs = {}
     for node in bounds.structure.activations:
-        op = bounds.structure.ops[node.name]
+        leaks = leak(bounds.structure.ops[node.name])
         rows = found.activations.get(node.name)
-        if rows is None or leak(op) is None:
+        if rows is None or leaks is None:
             continue
         lower, upper = (end.unsqueeze(1) for end in bounds.ends[node.inputs[0]])
-        # Ends that rounding alone put on the other side of zero are worth neither pass nor split.
-        slack = ROUNDING * bounds.sizes[node.inputs[0]]
-        open_ = (lower < -slack) & (upper > slack)
-        if slopes is not None and node.name in slopes:
-            slope = slopes[node.name].detach().unsqueeze(1)
-        else:
-            slope = default_slopes(op, lower, upper)
-        hinge = (-lower * upper / (upper - lower)).nan_to_num(0.0)
-        above = (-rows).clamp_min(0.0) * hinge
-        below = rows.clamp_min(0.0) * torch.maximum(-slope * lower, (1 - slope) * upper)
-        costs[node.name] = torch.where(open_, above + below + LEAST, torch.zeros_like(above))
+        slopes = default_slopes(leaks, lower, upper)
+        costs[node.name] = unit_costs(rows, lower, upper, slopes, bounds.sizes[node.inputs[0]])
     return costs
 
 

@@ -53,7 +53,9 @@ from provable_circuits.verify.constraints import STRICT, Constraints
 from provable_circuits.verify.deadline import Deadline, OutOfTime
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxation import leak
-from provable_circuits.verify.slopes import optimise, starting_slopes
+from provable_circuits.verify.relaxed import Relaxed
+from provable_circuits.verify.slopes import optimise
+from provable_circuits.verify.units import Units
 from provable_circuits.verify.vnnlib import Case, Property
 
 ATTACK_STARTS = 8
@@ -288,7 +290,8 @@ class _Decision:
             deadline=self.deadline,
         )
         bounds.compute(refine=False)
-        choice = optimise(bounds, start, rows, offsets, starting_slopes(bounds), {}, {}, 20)
+        relaxed = Relaxed.whole(bounds, Units(bounds))
+        choice = optimise(relaxed, start, rows, offsets, relaxed.slopes, steps=20)
         search = BranchAndBound(
             structure,
             known.region,

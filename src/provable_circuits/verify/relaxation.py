@@ -103,7 +103,7 @@ def lines(op: Op, ends: Interval, slopes: Tensor | None = None) -> Lines:
     """Lines for ``op`` on the given ends; ``slopes`` are the free lower slopes of ReLUs."""
     slope = leak(op)
     if slope is not None:
-        return _kinked(slope, *ends, slopes)
+        return kinked_lines(slope, *ends, slopes)
     if isinstance(op, Sigmoid | Tanh):
         return _s_shaped(op, *ends)
     if isinstance(op, Square):
@@ -111,32 +111,36 @@ def lines(op: Op, ends: Interval, slopes: Tensor | None = None) -> Lines:
     raise TypeError(f"no relaxation for {op.name}")
 
 
-def default_slopes(op: Op, lower: Tensor, upper: Tensor) -> Tensor:
+def default_slopes(leaks: Tensor | float, lower: Tensor, upper: Tensor) -> Tensor:
     """The lower slope that leaves the smaller area: 1 where u > -l, the leak elsewhere."""
-    return _either(upper > -lower, leak(op) or 0.0, lower)
+    return _either(upper > -lower, leaks, lower)
 
 
-def _either(which: Tensor, slope: float, like: Tensor) -> Tensor:
+def _either(which: Tensor, slope: Tensor | float, like: Tensor) -> Tensor:
     """One where ``which``, else ``slope``; of plain numbers ``torch.where`` would make float32."""
-    return torch.where(which, like.new_ones(()), like.new_full((), slope))
+    other = slope if isinstance(slope, Tensor) else like.new_full((), slope)
+    return torch.where(which, like.new_ones(()), other)
 
 
-def _kinked(slope: float, lower: Tensor, upper: Tensor, slopes: Tensor | None) -> Lines:
+def kinked_lines(
+    leaks: Tensor | float, lower: Tensor, upper: Tensor, slopes: Tensor | None = None
+) -> Lines:
+    """Lines of ReLUs with the given slopes left of zero, of one kind or unit by unit."""
     active, dead = lower >= 0, upper <= 0
-    if bool((active | dead).all()):
-        fixed = _either(active, slope, lower)
-        return Lines(fixed, fixed, None, torch.zeros(()), settled=True)
-    chord = _short((upper - slope * lower) / (upper - lower)).clamp(slope, 1.0)
-    left = (slope - chord) * lower
+    settled = active | dead
+    fixed = _either(active, leaks, lower)
+    if bool(settled.all()):
+        return Lines(fixed, fixed, None, lower.new_zeros(()), settled=True)
+    chord = _short((upper - leaks * lower) / (upper - lower))
+    chord = torch.maximum(chord, torch.as_tensor(leaks).to(chord)).clamp_max(1.0)
+    left = (leaks - chord) * lower
     right = (1.0 - chord) * upper
     gap = torch.maximum(left, right).clamp_min(0.0)
     size = torch.maximum(-lower, upper)
     offset = gap + (8 * UNIT_ROUNDOFF) * size + TINY
-    settled = active | dead
     offset = torch.where(settled, torch.zeros_like(offset), offset)
-    fixed = _either(active, slope, lower)
     above = torch.where(settled, fixed, chord)
-    free = _either(upper > -lower, slope, lower) if slopes is None else slopes
+    free = default_slopes(leaks, lower, upper) if slopes is None else slopes
     below = torch.where(settled, fixed, free)
     return Lines(below, above, None, offset)
 

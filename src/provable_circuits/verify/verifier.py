@@ -32,8 +32,10 @@ from provable_circuits.verify.difference import Difference, Known
 from provable_circuits.verify.inert import Inert
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxation import Lines
+from provable_circuits.verify.relaxed import Relaxed
 from provable_circuits.verify.replay import Replay
-from provable_circuits.verify.slopes import optimise, starting_slopes
+from provable_circuits.verify.slopes import optimise
+from provable_circuits.verify.units import Units
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
 
 SHARES = (0.8, 1.0)
@@ -213,7 +215,8 @@ class _Question:
         picked = _pick(self.structure, self.region, bounds, problems)
         picked.deadline = self.deadline
         steps = 4 if self.small else 20
-        choice = optimise(picked, start, rows, offsets, starting_slopes(picked), {}, {}, steps)
+        relaxed = Relaxed.whole(picked, Units(picked))
+        choice = optimise(relaxed, start, rows, offsets, relaxed.slopes, steps=steps)
         value = choice.found.value[:, 0]
         if bool((value + offsets - (value.abs() + offsets.abs()) * 2.0**-52 >= 0).all()):
             return self._proved(bounds, "slopes")
