@@ -41,7 +41,8 @@ def main() -> None:
 
     def forward() -> torch.Tensor:
         with torch.no_grad():
-            return module(many)
+            logits: torch.Tensor = module(many)
+            return logits
 
     def run() -> torch.Tensor:
         return components.run(circuits, few)

@@ -1,132 +1,156 @@
-"""How fast are the sub-queries of greedy runs decided, and by which stage?
+"""How fast are the sub-queries of greedy searches decided, by which stage, and what stays open?
 
-Runs greedy input-robustness searches (k = 3 inputs, zero patching, logit difference) and prints,
-for every radius, the mean and median time of a sub-query, how many each stage decided and how long
-each took, what stayed undecided, and the peak memory. MNIST needs nothing but the package's extras;
-the other networks are read from the folder in PROVABLE_CIRCUITS_DATA and left out where it is not
-set.
+Runs greedy searches for circuits that are robust to their input and to patching, and prints
+Markdown tables: one row for each setting, what is asked of it, and for each setting what every
+stage answered. Each setting runs in a process of its own, so that its memory is its own. MNIST
+needs nothing but the package's extras; the other networks are read from a folder, and it is said
+which are left out.
 
-    python benchmarks/verifier.py [--circuits 10] [--only mnist]
+    python benchmarks/verifier.py [--circuits 10] [--minutes 20] [--only mnist] [--claim input]
+                                  [--timeout 45] [--data FOLDER] [--out docs/performance.md]
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import multiprocessing
 import os
 import resource
+import sys
 import time
-from collections import defaultdict
-from collections.abc import Iterator
+import traceback
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
-from torch import Tensor
 
 import provable_circuits as pc
-from provable_circuits.zoo.digits import load_digits
-from provable_circuits.zoo.mnist import mnist_network
-
-INPUTS = 3
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One network with labelled inputs and a claim's numbers."""
-
-    name: str
-    graph: pc.Graph
-    inputs: Tensor
-    labels: Tensor
-    granularity: str
-    eps: float
-    delta: float
-    clip: tuple[float, float] | None
-
-    def batches(self) -> Iterator[tuple[int, Tensor]]:
-        """Batches of inputs of one class that the network gets right, class after class."""
-        right = self.graph.run(self.inputs.float()).argmax(1) == self.labels
-        for start in range(0, len(self.inputs), INPUTS):
-            for label in self.labels.unique().tolist():
-                own = self.inputs[right & (self.labels == label)][start : start + INPUTS]
-                if len(own) == INPUTS:
-                    yield label, own
+from measuring.greedy import Search, search
+from measuring.results import Answer, Measured, stages, summary, targets
+from measuring.settings import FOLDER, NETWORKS, SETTINGS, Setting, missing
+from measuring.tables import made_with, put
 
 
-def settings(only: str | None) -> Iterator[Setting]:
-    """What can be measured here."""
-    digits = load_digits()
-    for eps in (0.01, 0.05):
-        yield Setting(
-            "mnist", mnist_network(), digits.images, digits.labels, "neuron", eps, 2.0, (0, 1)
-        )
-    folder = os.environ.get("PROVABLE_CIRCUITS_DATA")
-    if folder is None or only == "mnist":
-        return
-    data = Path(folder)
-    with np.load(data / "gtsrb_test.npz") as file:
-        inputs, labels = torch.tensor(file["x"] / 255.0), torch.tensor(file["y"].astype(np.int64))
-    graph = pc.Graph.from_onnx(data / "gtsrb_cnn.onnx")
-    yield Setting("gtsrb", graph, inputs, labels, "filter", 0.001, 5.0, (0, 1))
-    with np.load(data / "cifar10_test.npz") as file:
-        mean, std = (file[key].reshape(1, 3, 1, 1) for key in ("mean", "std"))
-        inputs = torch.tensor((file["x"] / 255.0 - mean) / std)
-        labels = torch.tensor(file["y"].astype(np.int64))
-    graph = pc.Graph.from_onnx(data / "cifar10_resnet_2b.onnx")
-    yield Setting("cifar10 (normalised scale)", graph, inputs, labels, "filter", 0.015, 2.0, None)
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is measured.
+
+    Attributes:
+        circuits: searches for each setting.
+        timeout: seconds for each sub-query.
+        minutes: after which a setting starts no further search.
+    """
+
+    circuits: int
+    timeout: float
+    minutes: float
 
 
-def measure(setting: Setting, circuits: int, timeout: float) -> None:
-    """Run greedy searches and print the table."""
-    components = setting.graph.components(setting.granularity)
-    times: dict[tuple[str, str], list[float]] = defaultdict(list)
-    sizes, totals = [], []
-    for (label, batch), _ in zip(setting.batches(), range(circuits), strict=False):
-        claim = pc.Claim(
-            [pc.Ball(x, setting.eps, clip=setting.clip) for x in batch],
-            pc.Zero(),
-            pc.LogitDifference(setting.delta, label),
-        )
-        began = time.perf_counter()
-        verifier = pc.Verifier(components, claim)
-        circuit = components.full()
-        for component in components.discovery_order():
-            candidate = circuit.remove(component.name)
-            asked = time.perf_counter()
-            verdict = verifier.ask(candidate, timeout)
-            times[verdict.kind, verdict.stage].append(time.perf_counter() - asked)
-            circuit = candidate if verdict.proved else circuit
-        totals.append(time.perf_counter() - began)
-        sizes.append(len(circuit))
-    everything = np.concatenate([np.array(values) for values in times.values()])
-    undecided = sum(len(v) for (kind, _), v in times.items() if kind == "undecided")
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"\n{setting.name}, eps {setting.eps:g}, delta {setting.delta:g}: {len(sizes)} circuits")
-    print(
-        f"  sub-query: mean {everything.mean() * 1e3:.2f} ms, median "
-        f"{np.median(everything) * 1e3:.2f} ms; circuit: median {np.median(totals):.2f} s, "
-        f"mean size {np.mean(sizes):.1f} of {len(components)}"
+def measure(setting: Setting, folder: Path | None, effort: Effort) -> Measured:
+    """Run the searches of one setting; meant for a fresh process."""
+    torch.set_num_threads(1)
+    began = time.monotonic()
+    network = NETWORKS[setting.network](folder)
+    components = network.graph.components(network.granularity)
+    answers: list[Answer] = []
+    sizes: list[int] = []
+    totals: list[float] = []
+    for label, batch in network.batches(effort.circuits):
+        if sizes and time.monotonic() - began > effort.minutes * 60:
+            break
+        found = search(components, setting.claim(network, label, batch), effort.timeout)
+        answers += answers_of(found)
+        sizes.append(len(found.circuit))
+        totals.append(found.seconds)
+        print(f"{setting}: circuit {len(sizes)}, {found.seconds:.2f} s", file=sys.stderr)
+    return Measured(
+        setting, len(components), tuple(answers), tuple(sizes), tuple(totals), peak_memory()
     )
-    print(f"  undecided: {undecided} of {len(everything)}; peak memory {memory:.2f} GB")
-    for (kind, stage), values in sorted(times.items(), key=lambda item: -sum(item[1])):
-        print(
-            f"  {kind:<9} {stage:<10} {len(values):>5}  {np.mean(values) * 1e3:>8.2f} ms each  "
-            f"{sum(values) / everything.sum():>6.1%} of the time"
+
+
+def answers_of(found: Search) -> list[Answer]:
+    """The sub-queries of a search in plain words and numbers."""
+    return [
+        Answer(
+            asked.verdict.kind,
+            asked.verdict.stage,
+            asked.seconds,
+            asked.verdict.reason if isinstance(asked.verdict, pc.Undecided) else "",
         )
+        for asked in found.asked
+    ]
+
+
+def peak_memory() -> float:
+    """The most memory that this process had, in GB."""
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most / (2**30 if sys.platform == "darwin" else 2**20)
+
+
+def alone(setting: Setting, folder: Path | None, effort: Effort) -> Measured | str:
+    """``measure`` in a process of its own; why there is no result, if there is none."""
+    reason = missing(setting.network, folder)
+    if reason is not None:
+        return reason
+    context = multiprocessing.get_context("spawn")
+    try:
+        with ProcessPoolExecutor(1, mp_context=context) as pool:
+            return pool.submit(measure, setting, folder, effort).result()
+    except Exception as error:  # one setting that fails must not cost the others their results
+        traceback.print_exception(error)
+        return f"it FAILED with {type(error).__name__}: {error}"
+
+
+def report(results: Sequence[Measured], left_out: Sequence[str]) -> str:
+    """All tables, one below the other."""
+    parts = [made_with(Path(__file__).name)]
+    if left_out:
+        parts.append("Left out:\n\n" + "\n".join(f"- {line}" for line in left_out))
+    if results:
+        parts += [summary(results), "What is asked of it:", targets(results)]
+        parts.append("By stage, the costliest first:")
+    for found in results:
+        parts += [f"**{found.setting}**", stages(found)]
+    return "\n\n".join(parts)
 
 
 def main() -> None:
-    """Measure everything that is at hand."""
+    """Measure what is asked for and at hand."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--circuits", type=int, default=10, help="greedy runs for each setting")
-    parser.add_argument("--only", help="only the network of this name")
+    parser.add_argument("--circuits", type=int, default=10, help="searches for each setting")
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="start no further search after this"
+    )
+    parser.add_argument("--only", choices=sorted(NETWORKS), help="only this network")
+    parser.add_argument("--claim", choices=("input", "patching", "both"), default="both")
     parser.add_argument("--timeout", type=float, default=45.0, help="seconds for each sub-query")
+    parser.add_argument(
+        "--data", type=Path, help=f"the folder of networks and inputs; by default ${FOLDER}"
+    )
+    parser.add_argument("--out", type=Path, help="a page that takes the tables between markers")
     arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    for setting in settings(arguments.only):
-        if arguments.only is None or setting.name.startswith(arguments.only):
-            measure(setting, arguments.circuits, arguments.timeout)
+    if arguments.circuits < 1 or not arguments.timeout > 0:
+        parser.error("--circuits and --timeout must be positive")
+    folder = arguments.data or (Path(os.environ[FOLDER]) if os.environ.get(FOLDER) else None)
+    effort = Effort(arguments.circuits, arguments.timeout, arguments.minutes)
+    results, left_out = [], []
+    for setting in SETTINGS:
+        if arguments.only not in (None, setting.network):
+            continue
+        if arguments.claim not in ("both", setting.kind):
+            continue
+        found = alone(setting, folder, effort)
+        if isinstance(found, Measured):
+            results.append(found)
+        else:
+            left_out.append(f"{setting}: {found}")
+    text = report(results, left_out)
+    print(text)
+    if arguments.out is not None:
+        put(arguments.out, "verifier", text)
 
 
 if __name__ == "__main__":
