@@ -1,0 +1,1 @@
+"""Claims about small piecewise-linear networks, decided in exact rational arithmetic."""

@@ -1,0 +1,386 @@
+"""The exact stage: a claim about a small piecewise-linear network, decided as it is defined.
+
+Enclosures with rounding can never prove an equality (tolerance 0), nor a margin that is met to the
+last bit. Here nothing is rounded:
+
+    for each input of the claim:
+        run the network at z, the source of patches at z', and the circuit, on rational forms
+        write each of the metric's constraints as a form that must not exceed zero
+        search for a point at which one of them does
+
+Which numbers are exact and which belong to the claim as they were computed:
+
+*exact*
+    f_G(z), f_C(z) and the activations of Reachable patching, as functions of the real numbers z and
+    z' with the stored weights; the ends of domains, such as x + eps.
+*as computed*
+    Numbers that the claim fixes once, as float64: tolerances, targets, the values of Zero, Mean and
+    Constant patching, the boxes of IntervalHull patching, and WinnerMargin's winner, runner-up and
+    ``fraction * gap``, which are taken from f_G computed in float64.
+
+A witness consists of float64 points inside the exact domains. It is evaluated once more from the
+definitions, by running the network and the circuit in rational numbers at that point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from provable_circuits.claims.claim import Claim
+from provable_circuits.claims.encoding import Encoder, InputRange
+from provable_circuits.claims.metrics import Norm
+from provable_circuits.claims.patching import FixedPatching, Reachable
+from provable_circuits.network.circuit import Circuit
+from provable_circuits.network.components import Components
+from provable_circuits.network.ops import LeakyReLU, ReLU
+from provable_circuits.verify.deadline import Deadline
+from provable_circuits.verify.exact.domains import (
+    Extent,
+    below,
+    box,
+    extent_of,
+    fractions,
+    nearest_float,
+)
+from provable_circuits.verify.exact.forms import ZERO, Atoms, Form, combination
+from provable_circuits.verify.exact.network import RationalNetwork, size_of
+from provable_circuits.verify.exact.search import Budget, Search, TooManyCells, Values
+from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
+
+STAGE = "exact"
+
+MOST_WEIGHTS = 50_000
+"""Weights of a network written out as rational numbers: a run at a point takes 0.1 s or so."""
+
+MOST_VARIABLES = 64
+"""Numbers that range: more make exact linear programs slow (a tenth of a second and up)."""
+
+MOST_UNITS = 128
+"""ReLUs of a network over anything but points: to write the forms of so many takes a second."""
+
+MOST_CELLS = 4096
+"""Cells that the search for one circuit may open; one takes 5 to 30 ms."""
+
+ONE = Fraction(1)
+Constraints = list[tuple[int, Form]]
+"""Forms that must not exceed zero, each with its number among the specification's."""
+
+
+def decide_exactly(
+    components: Components, claim: Claim, circuit: Circuit, deadline: Deadline
+) -> Verdict | None:
+    """Decide one circuit; see ``Exact``, which keeps what serves several."""
+    return Exact(Encoder(components, claim)).decide(circuit, deadline)
+
+
+class Exact:
+    """Decides circuits of one network under one claim, if they are small enough."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+        self._network: RationalNetwork | None = None
+        self._starts: dict[int, _Start] = {}
+
+    @cached_property
+    def _extents(self) -> list[tuple[Extent, Extent | None]] | None:
+        """For each input where z and z' range; None if the claim is not for this stage."""
+        encoder = self.encoder
+        if _moving(encoder.z_range) > MOST_VARIABLES:
+            return None
+        size = size_of(encoder.network)
+        if size is None or size > MOST_WEIGHTS:
+            return None
+        if not bool(encoder.specification.offsets.isfinite().all()):
+            return None
+        found: list[tuple[Extent, Extent | None]] = []
+        patching = encoder.claim.patching
+        for j, domain in enumerate(encoder.claim.inputs):
+            z, source = extent_of(domain), None
+            if isinstance(patching, Reachable):
+                source = extent_of(patching.domain(j, encoder.claim.inputs))
+                if source is None:
+                    return None
+            if z is None:
+                return None
+            found.append((z, source))
+        return found
+
+    def decide(self, circuit: Circuit, deadline: Deadline) -> Verdict | None:
+        """Prove or refute the claim of ``circuit``; None if that is beyond this stage.
+
+        Raises:
+            OutOfTime: the deadline has passed.
+        """
+        if self._extents is None:
+            return None
+        budget, close = Budget(MOST_CELLS), False
+        try:
+            for j in range(self.encoder.count):
+                question = self._question(j, circuit, deadline)
+                if question is None:
+                    return None
+                constraints = question.constraints()
+                if constraints is None:
+                    return None
+                forms = [form for _, form in constraints]
+                search = Search(question.atoms, forms, question.confirm, budget, deadline)
+                witness = search.run()
+                if witness is not None:
+                    return Refuted(witness, STAGE)
+                close |= search.close
+        except TooManyCells:
+            return None
+        return Undecided("numerically too close to call", STAGE) if close else Proved(0.0, STAGE)
+
+    def _question(self, j: int, circuit: Circuit, deadline: Deadline) -> _Question | None:
+        encoder = self.encoder
+        if self._extents is None:
+            return None
+        z, source = self._extents[j]
+        hull = _hull(encoder, circuit, j)
+        if hull is None:
+            return None
+        moving = [z, *([source] if source is not None else []), *hull.values()]
+        free = sum(extent.free for extent in moving)
+        if free > MOST_VARIABLES or (free and _bends(encoder) > MOST_UNITS):
+            return None
+        if self._network is None:
+            self._network = RationalNetwork(encoder.network, deadline)
+        if j not in self._starts:
+            self._starts[j] = _Start.at(self._network, z, source, deadline)
+        return _Question(encoder, self._network, self._starts[j], hull, j, circuit, deadline)
+
+
+def _moving(box: InputRange) -> int:
+    """How many numbers of an input range, for the claim's input where most do."""
+    return int((box.lower < box.upper).flatten(1).sum(1).max())
+
+
+def _bends(encoder: Encoder) -> int:
+    nodes = encoder.network.nodes
+    return sum(math.prod(n.shape) for n in nodes if isinstance(n.op, ReLU | LeakyReLU))
+
+
+def _removed(encoder: Encoder, circuit: Circuit) -> dict[str, list[int]]:
+    """For each site, by its tensor, the flat positions of removed units."""
+    keep = encoder.components.masks([circuit])
+    found = {}
+    for site in encoder.components.sites:
+        mask = site.unit_mask(keep)[0].expand(site.layer.shape)
+        found[site.tensor] = (~mask).flatten().nonzero().flatten().tolist()
+    return found
+
+
+def _hull(encoder: Encoder, circuit: Circuit, j: int) -> dict[str, Extent] | None:
+    """For IntervalHull patching, the boxes of all sites' removed units; None if one is infinite."""
+    patching = encoder.claim.patching
+    if isinstance(patching, FixedPatching | Reachable):
+        return {}
+    found = {}
+    for name, units in _removed(encoder, circuit).items():
+        lower, upper = (end.flatten()[units] for end in encoder.hull_at(name, j))
+        if not bool((lower.isfinite() & upper.isfinite()).all()):
+            return None
+        found[name] = box(lower, upper)
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Start:
+    """What does not depend on the circuit: the network's runs at z and at z'."""
+
+    z: Extent
+    source: Extent | None
+    atoms: Atoms
+    z_forms: list[Form]
+    source_forms: list[Form]
+    reference: dict[str, list[Form]]
+    patches: dict[str, list[Form]]
+
+    @classmethod
+    def at(
+        cls, network: RationalNetwork, z: Extent, source: Extent | None, deadline: Deadline
+    ) -> _Start:
+        """Run the network on new variables."""
+        atoms = Atoms()
+        z_forms = z.enter(atoms)
+        reference = network.run(atoms, z_forms, deadline)
+        source_forms = [] if source is None else source.enter(atoms)
+        patches = {} if source is None else network.run(atoms, source_forms, deadline)
+        return cls(z, source, atoms, z_forms, source_forms, reference, patches)
+
+
+class _Question:
+    """One circuit on one input of the claim."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        network: RationalNetwork,
+        start: _Start,
+        hull: Mapping[str, Extent],
+        index: int,
+        circuit: Circuit,
+        deadline: Deadline,
+    ) -> None:
+        self.encoder = encoder
+        self.network = network
+        self.start = start
+        self.hull = hull
+        self.index = index
+        self.deadline = deadline
+        self.removed = _removed(encoder, circuit)
+        self.output = network.graph.outputs[0]
+        self.atoms = start.atoms.copy()
+        self.hull_forms = {name: extent.enter(self.atoms) for name, extent in hull.items()}
+
+    def constraints(self) -> Constraints | None:
+        """What must not exceed zero, as forms over the variables; None if it has no such form."""
+        patches = self._patches(self.start.patches, self.hull_forms)
+        run = self.network.run(self.atoms, self.start.z_forms, self.deadline, patches)
+        return self._excess(self.atoms, self.start.reference[self.output], run[self.output])
+
+    def _patches(
+        self, source: Mapping[str, list[Form]], hull: Mapping[str, list[Form]]
+    ) -> dict[str, dict[int, Form]]:
+        """The patch of every removed unit."""
+        patching = self.encoder.claim.patching
+        found: dict[str, dict[int, Form]] = {}
+        for name, units in self.removed.items():
+            if isinstance(patching, FixedPatching):
+                values = fractions(self.encoder.fixed[name][0].flatten()[units])
+                found[name] = {i: Form(value) for i, value in zip(units, values, strict=True)}
+            elif isinstance(patching, Reachable):
+                found[name] = {i: source[name][i] for i in units}
+            else:
+                found[name] = dict(zip(units, hull[name], strict=True))
+        return found
+
+    def _excess(
+        self, atoms: Atoms, reference: list[Form], output: list[Form]
+    ) -> Constraints | None:
+        """The metric's constraints, from the two outputs."""
+        specification, metric = self.encoder.specification, self.encoder.claim.metric
+        values = output
+        if specification.needs_reference:
+            values = [
+                combination([(ONE, o), (-ONE, r)]) for o, r in zip(output, reference, strict=True)
+            ]
+        if isinstance(metric, Norm) and metric.p == 2:
+            return _two_norm(values, Fraction(float(metric.tolerance)))
+        if isinstance(metric, Norm) and metric.p == 1:
+            sides = [(ONE, atoms.relu(side)) for value in values for side in (value, -value)]
+            values = [combination(sides)]
+        rows, offsets = specification.rows[self.index], specification.offsets[self.index]
+        return [
+            (
+                number,
+                combination(
+                    zip(fractions(row), values, strict=True), Fraction(float(offsets[number]))
+                ),
+            )
+            for number, row in enumerate(rows)
+        ]
+
+    # --- witnesses ------------------------------------------------------------------------------
+
+    def confirm(self, point: Values, push: Mapping[int, Fraction]) -> Witness | None:
+        """A witness of floats at or next to a point, evaluated from the definitions."""
+        for z, source, hull in self._candidates(point, push):
+            self.deadline.check()
+            witness = self._witness(z, source, hull)
+            if witness is not None:
+                return witness
+        return None
+
+    def _candidates(
+        self, point: Values, push: Mapping[int, Fraction]
+    ) -> Iterator[tuple[list[float], list[float], dict[str, list[float]]]]:
+        """Points inside the domains, of all tensors together."""
+
+        def near(extent: Extent, forms: list[Form]) -> list[list[float]]:
+            ways = [
+                sum((c * push.get(i, ZERO) for i, c in form.terms.items()), ZERO) for form in forms
+            ]
+            return list(extent.floats([form.at(point) for form in forms], ways))
+
+        start = self.start
+        z = near(start.z, start.z_forms)
+        source = [[]] if start.source is None else near(start.source, start.source_forms)
+        hull = {name: near(self.hull[name], forms) for name, forms in self.hull_forms.items()}
+        if not z or not source or not all(hull.values()):
+            return
+        for k in range(max(len(made) for made in (z, source, *hull.values()))):
+            yield (
+                z[min(k, len(z) - 1)],
+                source[min(k, len(source) - 1)],
+                {name: made[min(k, len(made) - 1)] for name, made in hull.items()},
+            )
+
+    def _witness(
+        self, z: list[float], source: list[float], hull: Mapping[str, list[float]]
+    ) -> Witness | None:
+        """The witness, if the claim fails at these very numbers."""
+        network, deadline, atoms = self.network, self.deadline, Atoms()
+        at_source: dict[str, list[Form]] = {}
+        if self.start.source is not None:
+            at_source = network.run(atoms, _constants(source), deadline)
+        patches = self._patches(at_source, {n: _constants(v) for n, v in hull.items()})
+        reference = network.run(atoms, _constants(z), deadline)[self.output]
+        output = network.run(atoms, _constants(z), deadline, patches)[self.output]
+        constraints = self._excess(atoms, reference, output)
+        if constraints is None:
+            return None
+        number, worst = max(constraints, key=lambda found: found[1].constant)
+        excess = below(worst.constant)
+        if not excess > 0:
+            return None
+        shape = self.network.graph.input_shape
+        return Witness(
+            index=self.index,
+            z=torch.tensor(z, dtype=torch.float64).reshape(shape),
+            excess=excess,
+            reference=_tensor(reference),
+            output=_tensor(output),
+            constraint=number,
+            patch_input=torch.tensor(source, dtype=torch.float64).reshape(shape)
+            if self.start.source is not None
+            else None,
+            patch_values=self._patch_values(hull) if hull else None,
+        )
+
+    def _patch_values(self, hull: Mapping[str, list[float]]) -> dict[str, Tensor]:
+        """The values of all units of all sites; kept ones have the middle of their box."""
+        found = {}
+        for site in self.encoder.components.sites:
+            lower, upper = self.encoder.hull_at(site.tensor, self.index)
+            values = torch.minimum(torch.maximum(lower + (upper - lower) * 0.5, lower), upper)
+            flat = values[0].flatten().clone()
+            flat[self.removed[site.tensor]] = torch.tensor(hull[site.tensor], dtype=torch.float64)
+            found[site.tensor] = flat.reshape(site.layer.shape)
+        return found
+
+
+def _two_norm(values: list[Form], tolerance: Fraction) -> Constraints | None:
+    """``sum d_i^2 <= tolerance^2``, where that is linear: no d_i varies, or each must be zero."""
+    if tolerance == 0:
+        return [(0, form) for value in values for form in (value, -value)]
+    if any(value.terms for value in values):
+        return None
+    total = sum((value.constant**2 for value in values), ZERO)
+    return [(0, Form(total - tolerance**2))]
+
+
+def _constants(values: list[float]) -> list[Form]:
+    return [Form(Fraction(value)) for value in values]
+
+
+def _tensor(forms: list[Form]) -> Tensor:
+    return torch.tensor([nearest_float(form.constant) for form in forms], dtype=torch.float64)
