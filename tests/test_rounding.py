@@ -13,15 +13,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn import functional
 
 from provable_circuits.rounding import (
     TINY,
     UNIT_ROUNDOFF,
     Interval,
+    _sums_products,
     down,
     enclose_linear,
     enclose_monotone,
-    exact_single,
+    exact_products,
     gamma,
     midpoint,
     settle,
@@ -169,12 +171,36 @@ def test_sums_too_long_to_enclose_have_no_bound() -> None:
 
 
 def test_single_precision_is_trusted_only_as_torch_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    exact_single.cache_clear()
+    cpu = torch.device("cpu")
+    assert exact_products(torch.float64, cpu)
+    trusted = exact_products(torch.float32, cpu)
     monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")
-    assert not exact_single()
-    exact_single.cache_clear()
+    assert not exact_products(torch.float32, cpu)
     monkeypatch.undo()
-    assert isinstance(exact_single(), bool)
+    assert exact_products(torch.float32, cpu) == trusted
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_other_products_and_narrower_types_give_themselves_away(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = functional.conv2d
+    narrower = {torch.float32: torch.bfloat16, torch.float64: torch.float32}[dtype]
+
+    def narrow(image: Tensor, weight: Tensor, stride: int = 1) -> Tensor:
+        return plain(image.to(narrower), weight.to(narrower), stride=stride).to(dtype)
+
+    def transformed(image: Tensor, weight: Tensor, stride: int = 1) -> Tensor:
+        """By the identity ab + cd = (a + d)(b + c) - ac - db + ..., as fast algorithms use it."""
+        shifted = plain(image + 2 * image.abs().max(), weight, stride=stride)
+        constant = plain(torch.full_like(image, 2) * image.abs().max(), weight, stride=stride)
+        return shifted - constant
+
+    for other in (narrow, transformed):
+        _sums_products.cache_clear()
+        monkeypatch.setattr(functional, "conv2d", other)
+        assert not exact_products(dtype, torch.device("cpu")), other
+    _sums_products.cache_clear()
 
 
 def test_settle_turns_nan_into_no_bound_and_keeps_the_rest() -> None:

@@ -12,8 +12,8 @@ u = 2^-53, or in binary32 with u = 2^-24 where that is said. The theorem everyth
 No assumption is made about summation order, blocking or vectorisation, so any BLAS or convolution
 that multiplies and adds the terms of the definition is covered; algorithms that form other products
 (Strassen, Winograd, FFT) are not, nor are sums in a narrower type than they claim. PyTorch uses
-none of the former on a CPU, and the latter only where a user asked for it; ``exact_single`` looks
-whether that is so before anything is computed in binary32.
+none of the former on a CPU, and the latter only where a user asked for it; ``exact_products``
+looks whether that is so before anything is computed in binary32, or on another device.
 
 A single sum, difference, product or quotient is off by at most half a unit in the last place, so
 ``nextafter`` once outward encloses it. A sum in which anything overflows or is NaN encloses as
@@ -68,40 +68,70 @@ def unit_roundoff(dtype: torch.dtype) -> float:
     return UNIT_ROUNDOFF if dtype == torch.float64 else 2.0**-24
 
 
-@lru_cache(maxsize=1)
-def exact_single() -> bool:
-    """Whether float32 convolutions and products here multiply and add what they should.
+def exact_products(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether convolutions and products there multiply and add what they should.
 
-    Each output of the trials sums three products of integers below 2^11, so that every product and
-    partial sum of the definition is an integer below 2^24, exact in binary32 in any order. A
-    transformed algorithm forms sums of inputs first, whose products do not fit, and a narrower type
-    does not hold the factors: both give themselves away.
+    Each output of the trials sums three products of integers, small enough that every product and
+    partial sum of the definition is an integer that the type holds, exact in any order, and large
+    enough that nothing else fits: a transformed algorithm forms sums of inputs first, whose
+    products do not, and a narrower type does not hold the factors. Both give themselves away. What
+    a user may change while a program runs is looked at every time.
     """
-    if torch.get_float32_matmul_precision() != "highest":
+    if dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest":
         return False
+    return _sums_products(dtype, device)
+
+
+@lru_cache(maxsize=8)
+def _sums_products(dtype: torch.dtype, device: torch.device) -> bool:
+    largest = 2047 if dtype == torch.float32 else 50_000_000
     generator = torch.Generator().manual_seed(0)
 
     def integers(*shape: int) -> Tensor:
-        return torch.randint(-2047, 2048, shape, generator=generator).float()
+        return torch.randint(-largest, largest + 1, shape, generator=generator)
 
     def three_of(tensor: Tensor) -> Tensor:
         """The tensor with three entries left along its last dimension."""
         order = torch.rand(tensor.shape, generator=generator).argsort(dim=-1)
         return torch.where(order < 3, tensor, torch.zeros_like(tensor))
 
+    def there(tensor: Tensor) -> Tensor:
+        return tensor.to(device, dtype)
+
     image = integers(32, 8, 14, 14)
     flat = image.flatten(1)
     matrix = three_of(integers(16, flat.shape[1])).T
-    trials = [(flat @ matrix, flat.double() @ matrix.double())]
+    trials = [(there(flat) @ there(matrix), flat @ matrix)]
     for size in (1, 3, 5):
         weight = three_of(integers(16, 8 * size * size)).reshape(16, 8, size, size)
         backward = weight.transpose(0, 1).contiguous()
         for stride in (1, 2):
-            for function, kernel in ((F.conv2d, weight), (F.conv_transpose2d, backward)):
-                single = function(image, kernel, stride=stride)
-                double = function(image.double(), kernel.double(), stride=stride)
-                trials.append((single, double))
-    return all(bool((single.double() == double).all()) for single, double in trials)
+            found = F.conv2d(there(image), there(weight), stride=stride)
+            trials.append((found, _correlated(image, weight, stride)))
+            found = F.conv_transpose2d(there(image), there(backward), stride=stride)
+            trials.append((found, _spread_out(image, backward, stride)))
+    return all(bool((found.cpu().double() == exact.double()).all()) for found, exact in trials)
+
+
+def _correlated(image: Tensor, weight: Tensor, stride: int) -> Tensor:
+    """A convolution in integers, from its definition."""
+    size = weight.shape[-1]
+    windows = image.unfold(2, size, stride).unfold(3, size, stride)
+    terms = windows.permute(0, 2, 3, 1, 4, 5).flatten(3)
+    return (terms @ weight.flatten(1).T).permute(0, 3, 1, 2)
+
+
+def _spread_out(image: Tensor, weight: Tensor, stride: int) -> Tensor:
+    """A transposed convolution in integers, from its definition."""
+    size, side = weight.shape[-1], image.shape[-1]
+    full = (side - 1) * stride + size
+    total = image.new_zeros(len(image), weight.shape[1], full, full)
+    for row in range(size):
+        for column in range(size):
+            part = torch.einsum("nihw,io->nohw", image, weight[:, :, row, column])
+            end = (side - 1) * stride + 1
+            total[:, :, row : row + end : stride, column : column + end : stride] += part
+    return total
 
 
 def down(value: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ freely.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 
 import torch
@@ -19,9 +19,9 @@ from torch import Tensor
 from provable_circuits.network.execution import operations
 from provable_circuits.network.graph import Graph
 from provable_circuits.network.ops import Conv2d, Input, Linear, LinearOp, Op
-from provable_circuits.rounding import Interval, exact_single
+from provable_circuits.rounding import Interval, exact_products
 from provable_circuits.verify.backward import Pass, Sizes, View, backward
-from provable_circuits.verify.deadline import Deadline
+from provable_circuits.verify.deadline import Deadline, OutOfTime
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxation import Lines, leak, lines
 
@@ -43,7 +43,7 @@ class Structure:
             node for node in graph.nodes if node.inputs and not isinstance(node.op, LinearOp)
         )
         self.largest = max((math.prod(node.shape) for node in graph.nodes), default=1)
-        self.single = self.largest > SINGLE_FROM and exact_single()
+        self.single = self.largest > SINGLE_FROM and exact_products(torch.float32, device)
         """Whether many rows are bounded in float32, which is faster where tensors are large."""
 
     @cached_property
@@ -72,7 +72,8 @@ class Bounds:
     """Enclosures of the tensors of a graph over a region, for a batch of problems.
 
     ``known`` ends are taken as they are; ``prior`` ends are intersected with what is computed.
-    ``targets`` are masks [problems, *shape] of the units that are worth refining, by tensor.
+    ``targets`` are masks [problems, *shape] of the units that are worth refining, by tensor;
+    ``refined`` those that were bounded backward already, which is kept up to date.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Bounds:
         known_lines: Mapping[str, Lines] | None = None,
         deadline: Deadline | None = None,
         targets: Mapping[str, Tensor] | None = None,
+        refined: Mapping[str, Tensor] | None = None,
     ) -> None:
         self.structure = structure
         self.region = region
@@ -99,9 +101,13 @@ class Bounds:
         self.known_lines = known_lines or {}
         self.deadline = deadline or Deadline()
         self.targets = targets
+        self.refined = dict(refined or {})
 
-    def compute(self, refine: bool = True) -> None:
-        """Enclose every tensor; with ``refine``, bound open units again by backward passes."""
+    def compute(self, refine: bool | Collection[str] = True) -> None:
+        """Enclose every tensor; with ``refine``, bound open units again by backward passes.
+
+        Of a collection of names, only those tensors are bounded again.
+        """
         ops = self.structure.ops
         for node in self.structure.graph.nodes:
             name, op = node.name, ops[node.name]
@@ -110,7 +116,9 @@ class Bounds:
                 ends = self.region.ends(name)
             else:
                 if not isinstance(op, LinearOp) and node.inputs:
-                    self._open(name, node.inputs[0], refine)
+                    source = node.inputs[0]
+                    again = refine if isinstance(refine, bool) else source in refine
+                    self._open(name, source, again)
                 if settled is None:
                     ends = op.interval(*(self.ends[source] for source in node.inputs))
                 else:
@@ -150,6 +158,9 @@ class Bounds:
         wanted = (flat_lower < 0) & (flat_upper > 0) if kinked else flat_lower < flat_upper
         if self.targets is not None and name in self.targets:
             wanted &= self.targets[name].flatten(1)
+        before = self.refined.get(name)
+        done = torch.zeros_like(wanted) if before is None else before.flatten(1)
+        wanted &= ~done
         most = int(wanted.sum(1).max()) if wanted.numel() else 0
         if most == 0:
             return
@@ -157,7 +168,10 @@ class Bounds:
         units = wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :most]
         size = max(1, CHUNK_ELEMENTS // (2 * self.problems * structure.largest))
         for part in units.split(size, dim=1):
-            self.deadline.check()
+            if self.deadline.passed:
+                self.refined[name] = done.unflatten(1, shape)
+                self.ends[name] = (flat_lower.unflatten(1, shape), flat_upper.unflatten(1, shape))
+                raise OutOfTime
             dtype = torch.float32 if structure.single else torch.float64
             rows = lower.new_zeros(
                 self.problems, 2, part.shape[1], flat_lower.shape[1], dtype=dtype
@@ -168,6 +182,7 @@ class Bounds:
             least, most_ = found[:, : part.shape[1]], -found[:, part.shape[1] :]
             flat_lower.scatter_(1, part, torch.maximum(flat_lower.gather(1, part), least))
             flat_upper.scatter_(1, part, torch.minimum(flat_upper.gather(1, part), most_))
+            done = done.scatter(1, part, True)
         self.ends[name] = (flat_lower.unflatten(1, shape), flat_upper.unflatten(1, shape))
 
     def view(self, dtype: torch.dtype) -> View:

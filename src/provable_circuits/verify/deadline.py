@@ -27,7 +27,12 @@ class Deadline:
         """Seconds that are left, negative when it has passed."""
         return self.moment - time.monotonic()
 
+    @property
+    def passed(self) -> bool:
+        """Whether the moment has passed."""
+        return time.monotonic() > self.moment
+
     def check(self) -> None:
         """Stop the stage if the moment has passed."""
-        if time.monotonic() > self.moment:
+        if self.passed:
             raise OutOfTime
