@@ -19,7 +19,7 @@ from tests.oracle.cases import Case, Truth, broken, draw, fully_connected, kinks
 from tests.oracle.regions import Region
 
 import provable_circuits as pc
-from provable_circuits.verify import bounds, branching, verifier
+from provable_circuits.verify import bounds, branching, question, verifier
 
 CLAIMS = int(os.environ.get("ORACLE_CLAIMS", "300"))
 FIRST = int(os.environ.get("ORACLE_FIRST", "0"))
@@ -53,6 +53,13 @@ def check(case: Case, tolerance: float, wanted: str, verdict: pc.Verdict) -> Non
     if isinstance(verdict, pc.Refuted):
         assert broken(case, tolerance, verdict.witness) is None, f"{case}, tolerance {tolerance!r}"
     if wanted == verdict.kind:
+        return
+    if isinstance(verdict, pc.Refuted):
+        # The witness stands, by exact arithmetic that shares nothing with the verifier, so it is
+        # the solver that missed its optimum. It has to find it when it is asked in another way.
+        again = case.truth(60.0, presolves=(False,))
+        told = f"{case}, tolerance {tolerance!r}: a witness where the solver twice saw none"
+        assert again is None or not case.holds(again, tolerance), told
         return
     reason = getattr(verdict, "reason", "")
     told = f"{case}, tolerance {tolerance!r}: {verdict.kind} ({reason}) and not {wanted}"
@@ -107,12 +114,16 @@ def walk(seed: int) -> None:
         if truth is not None and case.holds(truth, tolerance):
             kept = asked[-1]
     asked += [*halves, everything, []]
-    for names in asked:
+    screened = verifier.screen([case.keeping(names).circuit for names in asked])
+    for names, cheap in zip(asked, screened, strict=True):
         now, truth = case.keeping(names), truth_of(names)
         verdict = verifier.ask(now.circuit, TIMEOUT)
         if truth is None or truth.low - 1e-4 < tolerance < truth.high + 1e-4:
             continue
-        check(now, tolerance, "proved" if now.holds(truth, tolerance) else "refuted", verdict)
+        wanted = "proved" if now.holds(truth, tolerance) else "refuted"
+        check(now, tolerance, wanted, verdict)
+        if cheap is not None:
+            check(now, tolerance, wanted, cheap)
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + CLAIMS // 2))
@@ -129,7 +140,7 @@ def test_a_verifier_that_remembers_agrees_too(seed: int) -> None:
 def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small networks take the way of large ones: float32 passes, and derived enclosures."""
     monkeypatch.setattr(bounds, "SINGLE_FROM", 0)
-    for module in (branching, verifier):
+    for module in (branching, question, verifier):
         monkeypatch.setattr(module, "SMALL", 0)
 
 

@@ -23,6 +23,7 @@ from tests.oracle.network import INPUT, Network, Writer, exact
 from torch import nn
 
 import provable_circuits as pc
+from provable_circuits.verify.replay import Candidate
 from provable_circuits.zoo.toy import counterexample_network
 
 Floats = NDArray[np.float64]
@@ -257,7 +258,7 @@ def test_replay_believes_what_plain_evaluation_shows(metric: str, kind: str) -> 
         patch_values = (
             {site.tensor: values[site.tensor][0] for site in components.sites} if values else {}
         )
-        found = verifier.replay.witness(circuit, j, z, source, patch_values)
+        found = verifier.replay.witness(Candidate(circuit, j, z, source, patch_values))
         given = {name: v.unsqueeze(0) for name, v in patch_values.items()} or None
         output = circuit.run(z.unsqueeze(0), given)
         anchor, reference = graph.run(centers[j : j + 1]), graph.run(z.unsqueeze(0))

@@ -74,7 +74,9 @@ def as_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         verifier = importlib.import_module("provable_circuits.verify.verifier")
         branching = importlib.import_module("provable_circuits.verify.branching")
         bounds = importlib.import_module("provable_circuits.verify.bounds")
+        question = importlib.import_module("provable_circuits.verify.question")
         monkeypatch.setattr(verifier, "SMALL", 0)
+        monkeypatch.setattr(question, "SMALL", 0)
         monkeypatch.setattr(branching, "SMALL", 0)
         monkeypatch.setattr(bounds, "SINGLE_FROM", 0)
     return str(request.param)
@@ -125,7 +127,7 @@ def test_enclosures_by_difference_contain_what_the_smaller_circuit_computes(
         bounds = Bounds(Structure(query.graph, CPU), Region(query.ranges), 2)
         bounds.compute()
         smaller = verifier.encoder.encode(small)
-        found = Difference(verifier.encoder).enclosures(Known(large, query, bounds), smaller)
+        found = Difference(verifier.encoder).enclosures(Known(large, query, bounds.ends), smaller)
         generator = torch.Generator().manual_seed(trial)
         for _ in range(20):
             feeds = {}

@@ -63,6 +63,10 @@ class InputRange:
     upper: Tensor
     domains: tuple[Domain, ...] | None = None
 
+    def to(self, device: torch.device) -> InputRange:
+        """The same range with its ends on another device."""
+        return replace(self, lower=self.lower.to(device), upper=self.upper.to(device))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slice:
@@ -108,6 +112,15 @@ class Query:
     cut: Mapping[str, Tensor]
     removed_units: Mapping[str, Tensor]
     tensors: Mapping[str, Slice]
+
+    def to(self, device: torch.device) -> Query:
+        """The same query with its numbers on another device; its graph's follow on their own."""
+        return replace(
+            self,
+            ranges={name: box.to(device) for name, box in self.ranges.items()},
+            rows=self.rows.to(device),
+            offsets=self.offsets.to(device),
+        )
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{n} {list(self.graph[n].shape)}" for n in self.graph.inputs)

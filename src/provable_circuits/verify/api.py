@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from provable_circuits.claims.claim import Claim
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
@@ -11,7 +13,13 @@ from provable_circuits.verify.verifier import Verifier
 
 
 def verify(
-    graph: Graph, circuit: Circuit, claim: Claim, timeout: float = 45.0, *, seed: int = 0
+    graph: Graph,
+    circuit: Circuit,
+    claim: Claim,
+    timeout: float = 45.0,
+    *,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
 ) -> Verdict:
     """Prove or refute that ``circuit`` behaves like ``graph`` wherever the claim says.
 
@@ -21,12 +29,15 @@ def verify(
         claim: over which inputs, under which patching, by which metric.
         timeout: seconds after which the answer is Undecided.
         seed: the seed of random starts of the attack.
+        device: where bounds are computed, such as ``"cuda"``.
 
     Returns:
         Proved, Refuted (with a witness that was replayed) or Undecided (with the reason).
     """
+    if not isinstance(circuit, Circuit):
+        raise ArgumentError(
+            f"The 'circuit' parameter must be a circuit. Got {type(circuit).__name__} instead."
+        )
     if circuit.components.graph is not graph and circuit.components.graph.digest != graph.digest:
         raise ArgumentError("The circuit belongs to another network than the one given.")
-    if not timeout > 0:
-        raise ArgumentError(f"The 'timeout' parameter must be positive. Got {timeout} instead.")
-    return Verifier(circuit.components, claim, seed=seed).ask(circuit, timeout)
+    return Verifier(circuit.components, claim, seed=seed, device=device).ask(circuit, timeout)

@@ -42,6 +42,23 @@ def random_points(region: Region, starts: Tensor, generator: torch.Generator) ->
     return points
 
 
+def ascend_once(
+    graph: Graph, region: Region, problems: Tensor, rows: Tensor, offsets: Tensor
+) -> dict[str, Tensor]:
+    """For each problem the corner that the gradient at the middle of its ranges points to."""
+    boxes = {n: (r.lower[problems], r.upper[problems]) for n, r in region.ranges.items()}
+    leaves = {n: ((low + up) * 0.5).requires_grad_() for n, (low, up) in boxes.items()}
+    with torch.enable_grad():
+        excess = excess_at(graph, leaves, rows, offsets).amax(1)
+        gradients = torch.autograd.grad(excess.sum(), list(leaves.values()), allow_unused=True)
+    points = {}
+    for (name, middle), gradient in zip(leaves.items(), gradients, strict=True):
+        low, up = boxes[name]
+        moved = middle if gradient is None else torch.where(gradient > 0, up, low)
+        points[name] = region.pull_in(name, problems, moved.detach())
+    return points
+
+
 def climb(
     graph: Graph,
     region: Region,

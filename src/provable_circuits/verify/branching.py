@@ -37,6 +37,9 @@ Try = Callable[[Mapping[str, Tensor], Tensor], bool]
 SMALL = 600
 """Up to this many activation units, enclosures are computed anew in every part."""
 
+MOST_NUMBERS = 2**26
+"""Numbers in each tensor of waiting parts, at most: half a gigabyte."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parts:
@@ -105,14 +108,6 @@ class Roots:
     offsets: Tensor
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
-    """``status`` is proved, refuted or close; ``parts`` how many were bounded."""
-
-    status: str
-    parts: int
-
-
 class BranchAndBound:
     """Decides the rows of its roots."""
 
@@ -135,36 +130,55 @@ class BranchAndBound:
         self.units = self.whole.units
         self.small = sum(math.prod(n.shape) for n in structure.activations) <= SMALL
         self.steps = 6
-        self.candidates = 12 if self.small else 8
-        self.levels = 3 if self.small else 1
+        self.candidates = 20 if self.small else 8
+        self.levels = 2 if self.small else 1
         self.width = max(1, min(256 if self.small else 16, 2**21 // max(structure.largest, 1)))
         self.guide = torch.float32 if structure.single else torch.float64
         self.parts = 0
-        self.worst = math.inf
+        """How many parts were bounded."""
+        self.close = False
+        self._queue = self._root_parts()
+        self._reached = math.inf
 
-    def run(self, choice: Choice) -> Outcome:
-        """Search from the roots, with the slopes already chosen for them."""
-        queue = self._survivors(self._root_parts(), self.whole, None, choice)
-        while len(queue):
+    @property
+    def bound(self) -> float:
+        """A rigorous upper bound of what the rows, negated, can exceed: above zero while open."""
+        if not len(self._queue):
+            return -self._reached
+        return -min(self._reached, float(self._queue.value.min()))
+
+    def run(self, choice: Choice) -> str:
+        """Search from the roots, with the slopes already chosen for them.
+
+        Returns:
+            ``proved``; ``refuted`` when a candidate was a witness; ``close`` when something stayed
+            open that no split can close.
+        """
+        self._queue = self._survivors(self._queue, self.whole, None, choice)
+        while len(self._queue):
             self.deadline.check()
-            order = queue.value.argsort()
-            batch, queue = queue[order[: self.width]], queue[order[self.width :]]
+            order = self._queue.value.argsort()
+            batch, rest = self._queue[order[: self.width]], self._queue[order[self.width :]]
+            if rest.lower.numel() > MOST_NUMBERS:
+                raise MemoryError
             open_ = (batch.scores > 0).any(1)
             for i in (~open_).nonzero().flatten().tolist():
                 status = self._leaf(batch[i : i + 1])
-                if status != "proved":
-                    return Outcome(status, self.parts)
+                if status == "refuted":
+                    return status
+                self.close |= status == "close"
             if bool(open_.any()):
                 survivors = self._bound(self._best_split(batch[open_]))
                 if survivors is None:
-                    return Outcome("refuted", self.parts)
-                queue = Parts.joined([queue, *survivors])
-        return Outcome("proved", self.parts)
+                    return "refuted"
+                rest = Parts.joined([rest, *survivors])
+            self._queue = rest
+        return "close" if self.close else "proved"
 
     def _root_parts(self) -> Parts:
         count = len(self.roots.problems)
         zero = torch.zeros_like(self.whole.lower)
-        none = zero.new_zeros(count)
+        none = zero.new_full((count,), -math.inf)
         root = torch.arange(count, device=zero.device)
         return Parts(
             root, self.whole.lower, self.whole.upper, zero, self.whole.slopes, zero, none, zero
@@ -201,7 +215,10 @@ class BranchAndBound:
         """The parts whose bound does not reach, with what was learnt about them."""
         offsets = self.roots.offsets[parts.root]
         value = choice.found.value[:, 0]
-        done = value + offsets - _slip(value, offsets) >= 0
+        reached = value + offsets - slip(value, offsets)
+        done = reached >= 0
+        if bool(done.any()):
+            self._reached = min(self._reached, float(reached[done].min()))
         if bounds is not None:
             done |= bounds.empty()
         rows = relaxed.coefficients(choice.found)
@@ -321,10 +338,12 @@ class BranchAndBound:
             return "refuted"
         signed = {n: (signs[n] * d).unsqueeze(1) for n, d in answer.multipliers.items()}
         value = bounds.backward(self.start, rows, multipliers=signed).value[:, 0]
-        done = value + offsets - _slip(value, offsets) >= 0
-        if bool((done | bounds.empty()).all()):
+        reached = value + offsets - slip(value, offsets)
+        if bool(((reached >= 0) | bounds.empty()).all()):
+            self._reached = min(self._reached, max(float(reached.min()), 0.0))
             return "proved"
         self.deadline.check()
+        self._reached = min(self._reached, float(reached.min()))
         return "close"
 
 
@@ -339,6 +358,6 @@ def _rows(ends: Interval, index: Tensor) -> Interval:
     return (lower[index], upper[index]) if len(lower) > 1 else ends
 
 
-def _slip(value: Tensor, offset: Tensor) -> Tensor:
+def slip(value: Tensor, offset: Tensor) -> Tensor:
     """How far the rounding of ``value + offset`` can reach."""
     return (value.abs() + offset.abs()) * 2.0**-52

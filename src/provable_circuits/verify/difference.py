@@ -17,6 +17,7 @@ little over the domain, however large it is, the enclosures of C' are nearly as 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -29,7 +30,6 @@ from provable_circuits.network.components import Site
 from provable_circuits.network.graph import Node
 from provable_circuits.network.ops import Affine, Conv2d, Input, Linear, LinearOp, Op, ReLU
 from provable_circuits.rounding import Interval, down, settle, up
-from provable_circuits.verify.bounds import Bounds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +41,9 @@ class Known:
 
     circuit: Circuit
     query: Query
-    bounds: Bounds
+    ends: Mapping[str, Interval]
+    bound: float = 0.0
+    """The upper bound of the excess that was proved."""
 
 
 class Difference:
@@ -110,11 +112,11 @@ class Difference:
         A tensor that its query does not list is the network's own.
         """
         where = known.query.tensors.get(node.name) or Slice(node.name)
-        if where.node not in known.bounds.ends:
+        if where.node not in known.ends:
             if node.name in known.query.tensors or not self.encoder.folded:
                 return None
             return self.encoder.at_point[node.name]
-        lower, upper = known.bounds.ends[where.node]
+        lower, upper = known.ends[where.node]
         if where.kept is None or where.full:
             return lower, upper
         # Channels left out are zero, but for those that their own site is about to patch: what
@@ -159,7 +161,7 @@ class Difference:
             value = encoder.fixed[node.name]
             return value, value
         if isinstance(patching, Reachable):
-            return known.bounds.ends.get(f"patch:{node.name}")
+            return known.ends.get(f"patch:{node.name}")
         return encoder.hull[node.name]
 
     def _offer(self, query: Query, name: str, ends: Interval, derived: dict[str, Interval]) -> None:

@@ -55,12 +55,9 @@ class Inert:
     def _still(self, known: Known, site: Site, units: Tensor) -> Tensor:
         encoder = self.encoder
         where = known.query.tensors.get(site.tensor) or Slice(site.tensor)
-        if (
-            not isinstance(encoder.claim.patching, FixedPatching)
-            or where.node not in known.bounds.ends
-        ):
+        if not isinstance(encoder.claim.patching, FixedPatching) or where.node not in known.ends:
             return torch.zeros(encoder.count, dtype=torch.bool)
-        lower, upper = known.bounds.ends[where.node]
+        lower, upper = known.ends[where.node]
         patch = encoder.fixed[site.tensor][0]
         if where.kept is not None and not where.full:
             patch, units = patch[where.kept], units[where.kept]

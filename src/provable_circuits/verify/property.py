@@ -300,7 +300,7 @@ class _Decision:
             lambda points, _: self._try(constraints, points[self._input]),
             self.deadline,
         )
-        status = search.run(choice).status
+        status = search.run(choice)
         if status != "close":
             return status
         if all(leak(structure.ops[node.name]) is not None for node in structure.activations):

@@ -115,14 +115,29 @@ class Region:
             value = torch.maximum(value, start - way)
         return value
 
+    def empty(self) -> Tensor:
+        """Problems whose box lies outside of its 2-ball, for certain, so that nothing is left.
+
+        The distance of the box from the centre is computed to within a relative error far below
+        1e-9, and compared with a radius that is larger by so much.
+        """
+        found = torch.zeros((), dtype=torch.bool)
+        for name, balls in self._balls.items():
+            if balls is None or 2 not in balls.radius:
+                continue
+            lower, upper = (end.flatten(1) for end in self.ends(name))
+            away = torch.maximum(lower - balls.center, balls.center - upper).clamp_min(0.0)
+            found = found | (_length(away) > balls.radius[2] * (1 + 1e-9) + TINY)
+        return found
+
     def pull_in(self, name: str, problems: Tensor, points: Tensor) -> Tensor:
         """Points inside the box moved into their problems' domains, where those are smaller."""
         domains = self.ranges[name].domains
         if domains is None:
             return points
         return torch.cat(
-            [domains[j].project(points[i : i + 1]) for i, j in enumerate(problems.tolist())]
-        )
+            [domains[j].project(points[i : i + 1].cpu()) for i, j in enumerate(problems.tolist())]
+        ).to(points)
 
     def corner(self, name: str, rows: Tensor) -> Tensor:
         """A point where rows . x is nearly least, inside up to rounding: [problems, *shape]."""

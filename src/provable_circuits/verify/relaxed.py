@@ -96,7 +96,7 @@ class Relaxed:
         below, above = self.units.split(line.below_slope), self.units.split(line.above_slope)
         offset = self.units.split(line.above_offset.expand(line.above_slope.shape))
         lines: dict[str, Lines] = {
-            name: _rows(whole.lines[name], self.index)
+            name: picked_lines(whole.lines[name], self.index)
             for name in whole.lines
             if name not in self.units.columns
         }
@@ -113,7 +113,7 @@ class Relaxed:
         return replace(whole, region=self.region, lines=lines)
 
 
-def _rows(line: Lines, index: Tensor) -> Lines:
+def picked_lines(line: Lines, index: Tensor) -> Lines:
     """The lines of some problems; those of constants are the same for all."""
 
     def rows(value: Tensor) -> Tensor:

@@ -2,26 +2,50 @@
 
 The point must lie inside the exact domain. Network and circuit are evaluated there by interval
 arithmetic on the network as given (no merging, no lowering), every rounding error enclosed, and the
-metric must be exceeded at the lower end of the enclosure.
+metric must be exceeded at the lower end of the enclosure. Candidates of several circuits are
+replayed in one run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 
 import torch
 from torch import Tensor
 
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.encoding import Encoder
-from provable_circuits.claims.patching import FixedPatching, Reachable
+from provable_circuits.claims.metrics import Norm
+from provable_circuits.claims.patching import FixedPatching, IntervalHull, Reachable
 from provable_circuits.network.circuit import Circuit
-from provable_circuits.network.execution import operations
+from provable_circuits.network.execution import evaluate, operations
 from provable_circuits.network.graph import GraphBuilder
 from provable_circuits.network.intervals import propagate
 from provable_circuits.network.ops import Input
 from provable_circuits.rounding import TINY, Interval
 from provable_circuits.verify.verdict import Witness
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A point that may violate the claim.
+
+    Attributes:
+        circuit: the circuit.
+        index: which of the claim's inputs.
+        z: the input, per sample; it is moved inside its domain if rounding put it outside.
+        patch_input: for Reachable patching, the input that patches are taken at.
+        patch_values: for IntervalHull patching, by site, values [*shape] of its units.
+    """
+
+    circuit: Circuit
+    index: int
+    z: Tensor
+    patch_input: Tensor | None = None
+    patch_values: Mapping[str, Tensor] | None = None
 
 
 class Replay:
@@ -36,91 +60,131 @@ class Replay:
         reference, output = builder.input("reference", size), builder.input("output", size)
         self._y = builder.build([encoder.specification.write(builder, reference, output)])
 
-    def witness(
-        self,
-        circuit: Circuit,
-        index: int,
-        z: Tensor,
-        patch_input: Tensor | None = None,
-        patch_values: Mapping[str, Tensor] | None = None,
-    ) -> Witness | None:
-        """The witness, if the candidate is inside its domains and really violates the claim.
+    def compared(self, reference: Tensor, output: Tensor) -> Tensor:
+        """What the specification's rows are applied to, in plain floating point: [..., m]."""
+        feeds = {"reference": reference.flatten(0, -2), "output": output.flatten(0, -2)}
+        y = evaluate(self._y, {name: feeds[name] for name in self._y.inputs})[self._y.outputs[0]]
+        compared: Tensor = y.unflatten(0, output.shape[:-1])
+        return compared
 
-        Args:
-            circuit: the circuit.
-            index: which of the claim's inputs.
-            z: the input, per sample; it is moved inside its domain if rounding put it outside.
-            patch_input: for Reachable patching, the input that patches are taken at.
-            patch_values: for IntervalHull patching, by site, values [*shape] of its units.
-        """
+    def witness(self, candidate: Candidate) -> Witness | None:
+        """The witness, if the candidate is inside its domains and really violates the claim."""
+        return self.witnesses([candidate])[0]
+
+    def witnesses(self, candidates: Sequence[Candidate]) -> list[Witness | None]:
+        """The same for several candidates, in one run."""
         claim, components = self.claim, self.encoder.components
-        domain = claim.inputs[index]
-        point = domain.project(z.double().unsqueeze(0))
-        if not bool(domain.contains(point).all()):
-            return None
-        patching = claim.patching
-        patches: dict[str, Interval]
-        if isinstance(patching, FixedPatching):
-            patches = {name: (v, v) for name, v in self.encoder.fixed.items()}
-        elif isinstance(patching, Reachable):
-            source = patching.domain(index, claim.inputs)
-            if patch_input is None:
-                return None
-            patch_point = source.project(patch_input.double().unsqueeze(0))
-            if not bool(source.contains(patch_point).all()):
-                return None
-            patch_input = patch_point[0]
-            patches = propagate(self.graph, {self.graph.inputs[0]: (patch_point, patch_point)})
-        else:
-            patches, patch_values = self._hull_patches(index, patch_values or {})
-        keep = components.masks([circuit])
+        domains = [claim.inputs[candidate.index] for candidate in candidates]
+        points = torch.cat(
+            [d.project(c.z.double().unsqueeze(0)) for c, d in zip(candidates, domains, strict=True)]
+        )
+        inside = [
+            bool(domain.contains(points[i : i + 1]).all()) for i, domain in enumerate(domains)
+        ]
+        patches, sources, values = self._patches(candidates, inside)
+        keep = components.masks([candidate.circuit for candidate in candidates])
         masks = {site.tensor: site.unit_mask(keep) for site in components.sites}
-        reference = propagate(self.graph, {self.graph.inputs[0]: (point, point)})
-        output = self._circuit(point, masks, patches)
+        reference = propagate(self.graph, {self.graph.inputs[0]: (points, points)})
+        output = self._circuit(points, masks, patches)
         outputs = {"reference": reference[self.graph.outputs[0]], "output": output}
         feeds = {name: outputs[name] for name in self._y.inputs}
         low, high = propagate(self._y, feeds)[self._y.outputs[0]]
-        rows, offsets = (
-            self.encoder.specification.rows[index],
-            self.encoder.specification.offsets[index],
-        )
-        excess, row = _least(rows, offsets, low[0], high[0]).max(0)
-        if not float(excess) > 0:
-            return None
-        return Witness(
-            index=index,
-            z=point[0],
-            excess=float(excess),
-            constraint=int(row),
-            reference=_middle(outputs["reference"]),
-            output=_middle(output),
-            patch_input=patch_input,
-            patch_values=patch_values,
-        )
+        index = torch.tensor([candidate.index for candidate in candidates])
+        rows = self.encoder.specification.rows[index]
+        offsets = self.encoder.specification.offsets[index]
+        excess, row = _least(rows, offsets, low, high).max(1)
+        before, after = _middle(outputs["reference"]), _middle(output)
+        found: list[Witness | None] = []
+        for i, candidate in enumerate(candidates):
+            by = self._in_metric(float(excess[i]), candidate.index)
+            if not (inside[i] and by > 0):
+                found.append(None)
+                continue
+            found.append(
+                Witness(
+                    index=candidate.index,
+                    z=points[i],
+                    excess=by,
+                    constraint=int(row[i]),
+                    reference=before[i],
+                    output=after[i],
+                    patch_input=None if sources is None else sources[i],
+                    patch_values=(
+                        None if values is None else {name: v[i] for name, v in values.items()}
+                    ),
+                )
+            )
+        return found
+
+    def _in_metric(self, excess: float, index: int) -> float:
+        """By how much the metric itself is exceeded: the 2-norm is bounded by its square.
+
+        With t the tolerance, s <= t^2 the number that squares were held against and e the excess
+        over it, the norm exceeds t by sqrt(s + e) - t, which is (s + e - t^2) / (sqrt(s + e) + t).
+        """
+        metric = self.claim.metric
+        if not (isinstance(metric, Norm) and metric.p == 2) or not math.isfinite(excess):
+            return excess
+        tolerance = Fraction(float(metric.tolerance))
+        held = -float(self.encoder.specification.offsets[index, 0])
+        square = Fraction(held) + Fraction(excess)
+        over = square - tolerance**2
+        if over <= 0:
+            return 0.0
+        return float(over) / ((math.sqrt(float(square)) + float(tolerance)) * (1 + 1e-12))
+
+    def _patches(
+        self, candidates: Sequence[Candidate], inside: list[bool]
+    ) -> tuple[dict[str, Interval], Tensor | None, dict[str, Tensor] | None]:
+        """The patches of every site, [n, *shape] or [1, *shape], and what they come from.
+
+        A candidate whose patch input is missing or outside its domain is marked in ``inside``.
+        """
+        claim = self.claim
+        patching = claim.patching
+        if isinstance(patching, FixedPatching):
+            return {name: (v, v) for name, v in self.encoder.fixed.items()}, None, None
+        if isinstance(patching, IntervalHull):
+            patches, values = self._hull_patches(candidates)
+            return patches, None, values
+        if not isinstance(patching, Reachable):
+            raise TypeError(f"no patches for {type(patching).__name__}")
+        points = []
+        for i, candidate in enumerate(candidates):
+            source = patching.domain(candidate.index, claim.inputs)
+            given = candidate.patch_input
+            point = source.project((source.center if given is None else given).double()[None])
+            inside[i] &= given is not None and bool(source.contains(point).all())
+            points.append(point)
+        found = torch.cat(points)
+        return propagate(self.graph, {self.graph.inputs[0]: (found, found)}), found, None
 
     def _hull_patches(
-        self, index: int, values: Mapping[str, Tensor]
+        self, candidates: Sequence[Candidate]
     ) -> tuple[dict[str, Interval], dict[str, Tensor]]:
         """Values clamped to their boxes; a site that was not given takes the middle of its box."""
         patches: dict[str, Interval] = {}
         kept: dict[str, Tensor] = {}
         for site in self.encoder.components.sites:
-            lower, upper = self.encoder.hull_at(site.tensor, index)
-            value = values.get(site.tensor)
-            point = lower + (upper - lower) * 0.5 if value is None else value.double().unsqueeze(0)
-            point = torch.minimum(torch.maximum(point, lower), upper)
-            patches[site.tensor] = (point, point)
-            kept[site.tensor] = point[0]
+            points = []
+            for candidate in candidates:
+                lower, upper = self.encoder.hull_at(site.tensor, candidate.index)
+                value = (candidate.patch_values or {}).get(site.tensor)
+                middle = lower + (upper - lower) * 0.5
+                point = middle if value is None else value.double().unsqueeze(0)
+                points.append(torch.minimum(torch.maximum(point, lower), upper))
+            kept[site.tensor] = torch.cat(points)
+            patches[site.tensor] = (kept[site.tensor], kept[site.tensor])
         return patches, kept
 
     def _circuit(
-        self, point: Tensor, masks: Mapping[str, Tensor], patches: Mapping[str, Interval]
+        self, points: Tensor, masks: Mapping[str, Tensor], patches: Mapping[str, Interval]
     ) -> Interval:
-        ops = operations(self.graph, torch.float64, point.device)
+        ops = operations(self.graph, torch.float64, points.device)
         found: dict[str, Interval] = {}
         for node in self.graph.nodes:
             if isinstance(node.op, Input):
-                ends = (point, point)
+                ends = (points, points)
             else:
                 ends = ops[node.name].interval(*(found[name] for name in node.inputs))
             mask = masks.get(node.name)
@@ -128,17 +192,18 @@ class Replay:
                 patch = patches[node.name]
                 ends = (torch.where(mask, ends[0], patch[0]), torch.where(mask, ends[1], patch[1]))
             found[node.name] = ends
-        return found[self.graph.outputs[0]]
+        lower, upper = found[self.graph.outputs[0]]
+        return lower.expand(len(points), -1), upper.expand(len(points), -1)
 
 
 def _least(rows: Tensor, offsets: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Lower ends of rows . y + offsets, rounding taken off."""
-    exact_low = torch.where(rows > 0, low, high)
+    """Lower ends of rows . y + offsets, rounding taken off: [n, constraints]."""
+    exact_low = torch.where(rows > 0, low.unsqueeze(1), high.unsqueeze(1))
     terms = torch.where(rows != 0, rows * exact_low, torch.zeros_like(rows))
-    size = terms.abs().sum(1) + offsets.abs()
-    count = rows.shape[1] + 4
-    return terms.sum(1) + offsets - (size * (count * 2.0**-52) + count * TINY)
+    size = terms.abs().sum(2) + offsets.abs()
+    count = rows.shape[2] + 4
+    return terms.sum(2) + offsets - (size * (count * 2.0**-52) + count * TINY)
 
 
 def _middle(ends: Interval) -> Tensor:
-    return (ends[0] + (ends[1] - ends[0]) * 0.5)[0]
+    return ends[0] + (ends[1] - ends[0]) * 0.5

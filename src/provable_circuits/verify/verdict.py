@@ -7,6 +7,7 @@ points tried, which proves nothing. A verdict is not a boolean; say ``verdict.pr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -90,11 +91,20 @@ class Refuted(Verdict):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Undecided(Verdict):
-    """Neither was shown, for ``reason``."""
+    """Neither was shown, for ``reason``.
+
+    Attributes:
+        reason: ``"time"``, ``"memory"``, ``"numerically too close to call"``, or what is not
+            supported.
+        stage: the stage at work.
+        bound: a rigorous upper bound of the excess, as far as one was found: above zero, or the
+            claim would be proved. Infinite where nothing was bounded yet.
+    """
 
     kind: ClassVar[str] = "undecided"
     reason: str
     stage: str
+    bound: float = math.inf
 
 
 @dataclass(frozen=True, slots=True, eq=False)

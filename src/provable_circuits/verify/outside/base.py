@@ -34,7 +34,7 @@ from provable_circuits.verify.export import (
     query_graph,
     query_property,
 )
-from provable_circuits.verify.replay import Replay
+from provable_circuits.verify.replay import Candidate, Replay
 from provable_circuits.verify.verdict import Refuted, Undecided, Verdict, Witness
 from provable_circuits.verify.vnnlib import read_property
 
@@ -182,7 +182,7 @@ def _replayed(
     values: dict[str, Tensor] = {}
     if isinstance(encoder.claim.patching, IntervalHull):
         values = _patch_values(encoder, circuit, points, index)
-    return replay.witness(circuit, index, z, patch_input, values)
+    return replay.witness(Candidate(circuit, index, z, patch_input, values))
 
 
 def _patch_values(

@@ -1,0 +1,114 @@
+"""What a verifier remembers between questions: enclosures, and witnesses.
+
+Enclosures of the network's tensors, and of the source of patches, are the same in every question.
+Those of a circuit's own tensors come back as long as nothing upstream of them changes. Work that a
+time limit cut short is kept too: each unit is bounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from provable_circuits.claims.encoding import Query
+from provable_circuits.rounding import Interval
+from provable_circuits.verify.bounds import Bounds
+from provable_circuits.verify.relaxation import Lines
+
+
+@dataclass(slots=True, eq=False)
+class Memory:
+    """Enclosures met earlier.
+
+    Attributes:
+        whole: of the network's tensors and the patch source's, [k, *shape].
+        lines: of activations that read them.
+        started: of such tensors, the ends that were reached, and which units were bounded already.
+        cut: of circuits' own tensors, with the channels that they hold.
+    """
+
+    whole: dict[str, Interval] = field(default_factory=dict)
+    lines: dict[str, Lines] = field(default_factory=dict)
+    started: dict[str, tuple[Interval, Tensor]] = field(default_factory=dict)
+    cut: dict[str, tuple[Tensor | None, Interval]] = field(default_factory=dict)
+
+    def recall(self, query: Query) -> dict[str, Interval]:
+        """Enclosures of the query's tensors that are known already."""
+        found = {}
+        for node in query.graph.nodes:
+            ends = self.whole.get(node.name) or self._recall_cut(query, node.name)
+            if ends is not None:
+                found[node.name] = ends
+        return found
+
+    def _recall_cut(self, query: Query, name: str) -> Interval | None:
+        if name not in self.cut:
+            return None
+        had, (lower, upper) = self.cut[name]
+        want = query.cut.get(name)
+        if had is None and want is None:
+            return lower, upper
+        if want is None:
+            return None
+        if had is None:
+            return lower[:, want], upper[:, want]
+        place = torch.searchsorted(had, want).clamp_max(len(had) - 1)
+        if not bool((had[place] == want).all()):
+            return None
+        return lower[:, place], upper[:, place]
+
+    def keep(self, bounds: Bounds, common: frozenset[str]) -> None:
+        """Keep what was found of tensors that all questions have in common."""
+        for name, ends in bounds.ends.items():
+            if name in common and name not in bounds.region.ranges:
+                self.whole[name] = ends
+                self.started.pop(name, None)
+        for name, line in bounds.lines.items():
+            if name in common:
+                self.lines[name] = line
+
+    def keep_unfinished(self, bounds: Bounds, common: frozenset[str]) -> None:
+        """Keep what was found when time ran out: finished tensors, and part of one."""
+        done = {
+            node.inputs[0] for node in bounds.structure.activations if node.name in bounds.lines
+        }
+        for name in done & common:
+            self.whole[name] = bounds.ends[name]
+        for name, line in bounds.lines.items():
+            if name in common:
+                self.lines[name] = line
+        for name, mask in bounds.refined.items():
+            if name in common and name not in done:
+                self.started[name] = (bounds.ends[name], mask)
+
+    def keep_own(self, bounds: Bounds, query: Query) -> None:
+        """Keep what was found of the circuit's own tensors."""
+        sources = {node.inputs[0] for node in bounds.structure.activations}
+        for name in sources & query.lasting - query.common:
+            if name in bounds.ends and name not in bounds.known:
+                self.cut[name] = (query.cut.get(name), bounds.ends[name])
+
+
+def picked(ends: Interval, problems: Tensor) -> Interval:
+    """The ends of some problems; those of constants are the same for all."""
+    lower, upper = ends
+    return (lower[problems], upper[problems]) if len(lower) > 1 else ends
+
+
+def expanded(ends: Interval, count: int) -> Interval:
+    """The ends with a row for each problem."""
+    lower, upper = ends
+    return lower.expand(count, *lower.shape[1:]), upper.expand(count, *upper.shape[1:])
+
+
+def moved(ends: Interval, device: torch.device) -> Interval:
+    """The ends on a device."""
+    return ends[0].to(device), ends[1].to(device)
+
+
+def picked_all(ends: Mapping[str, Interval], problems: Tensor) -> dict[str, Interval]:
+    """``picked`` for several tensors."""
+    return {name: picked(pair, problems) for name, pair in ends.items()}

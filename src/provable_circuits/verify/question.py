@@ -1,0 +1,340 @@
+"""One question on its way through the stages: cheap answers first, rigorous ones only.
+
+    the same function -> pool of earlier witnesses -> backward linear bounds -> corners the bounds
+    point to -> gradient attack -> optimised slopes -> branch and bound on ReLUs -> exact
+    arithmetic, or halving of the inputs, where those can tell more
+
+A stage either answers or hands on what it learnt.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from provable_circuits.claims.encoding import Query
+from provable_circuits.network.ops import Constant
+from provable_circuits.verify.attack import climb, excess_at, random_points
+from provable_circuits.verify.backward import Pass
+from provable_circuits.verify.bounds import Bounds, Structure
+from provable_circuits.verify.branching import SMALL, BranchAndBound, Roots
+from provable_circuits.verify.candidates import candidate_at, middles, pool_points
+from provable_circuits.verify.costs import costliest, relaxation_costs
+from provable_circuits.verify.deadline import Deadline, OutOfTime
+from provable_circuits.verify.difference import Known
+from provable_circuits.verify.halving import Halving
+from provable_circuits.verify.memory import expanded, moved, picked, picked_all
+from provable_circuits.verify.region import Region
+from provable_circuits.verify.relaxation import leak
+from provable_circuits.verify.relaxed import Relaxed
+from provable_circuits.verify.slopes import optimise
+from provable_circuits.verify.units import Units
+from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
+
+if TYPE_CHECKING:
+    from provable_circuits.verify.verifier import Verifier
+
+CPU = torch.device("cpu")
+
+SHARES = (0.8, 1.0)
+"""Shares of the relaxation's costs that are refined, one after the other, where that is dear."""
+
+REPLAYED = 4
+"""How many of a batch of candidates are replayed, best first."""
+
+TOO_CLOSE = "numerically too close to call"
+NOT_TIGHT = "the bounds of its curved functions are not tight enough"
+
+
+class Question:
+    """Decides one query.
+
+    Args:
+        verifier: what is prepared and remembered for all circuits.
+        query: the query.
+        settled: for each input of the claim, whether it is known to hold there already.
+        deadline: when to stop.
+    """
+
+    def __init__(
+        self, verifier: Verifier, query: Query, settled: Tensor, deadline: Deadline
+    ) -> None:
+        self.verifier = verifier
+        self.query = query = query.to(verifier.device)
+        self.settled = settled.to(verifier.device)
+        self.deadline = deadline
+        self.structure = Structure(query.graph, verifier.device)
+        self.region = Region(query.ranges)
+        self.count = query.rows.shape[0]
+        self.found: Witness | None = None
+        units = sum(math.prod(node.shape) for node in self.structure.activations)
+        self.small = units <= SMALL
+        self.stage = "linear"
+        self.bound = math.inf
+        """A rigorous upper bound of the excess, so far."""
+
+    def answer(self) -> Verdict:
+        """Prove, refute, or say why neither."""
+        if self._identical():
+            return self._proved(None, "identical")
+        if self._pool():
+            return self._refuted("pool")
+        last = self.verifier.last
+        quick = not self.small and last is not None and self.query.circuit <= last.circuit
+        bounds = self._bounds(quick)
+        first, open_ = self._linear(bounds)
+        if not len(open_):
+            return self._proved(bounds, "difference" if quick else "linear")
+        if self._corners(first, open_):
+            return self._refuted("corner")
+        for place, share in enumerate(SHARES if quick else ()):
+            self.stage = "refining"
+            bounds = self._sharpen(bounds, first, open_, share)
+            first, open_ = self._linear(bounds)
+            if not len(open_):
+                return self._proved(bounds, "linear")
+            if place == 0 and self._attack(first, open_):
+                return self._refuted("attack")
+        if not quick and self._attack(first, open_):
+            return self._refuted("attack")
+        return self._search(bounds, *open_.T)
+
+    def _proved(self, bounds: Bounds | None, stage: str) -> Verdict:
+        verifier = self.verifier
+        bound = min(self.bound, 0.0)
+        if verifier.last is not None and bool(self.settled.any()):
+            bound = max(bound, verifier.last.bound)
+        ends = verifier.network_ends(self.deadline) if bounds is None else bounds.ends
+        known = {name: moved(pair, CPU) for name, pair in ends.items()}
+        verifier.last = Known(self.query.circuit, self.query, known, bound)
+        return Proved(bound, stage)
+
+    def _refuted(self, stage: str) -> Verdict:
+        if self.found is None:
+            raise RuntimeError("a refutation without a witness")
+        self.verifier.remember(self.found)
+        return Refuted(self.found, stage)
+
+    # --- stages ---------------------------------------------------------------------------------
+
+    def _identical(self) -> bool:
+        """Whether the circuit is the network and the claim says so: what is compared is zero."""
+        (output,) = self.query.graph.outputs
+        op = self.query.graph[output].op
+        if not isinstance(op, Constant) or bool(op.value.any()):
+            return False
+        self.bound = float(self.query.offsets.max())
+        return self.bound <= 0
+
+    def _pool(self) -> bool:
+        """Earlier witnesses, latest first."""
+        pool = self.verifier.pool
+        if not pool or not self.query.ranges:
+            return False
+        problems = torch.tensor([witness.index for witness in pool], device=self.structure.device)
+        return self._try(pool_points(self.query, pool), problems)
+
+    def _bounds(self, quick: bool) -> Bounds:
+        """Enclosures of every tensor: remembered, derived from the last proof's, or computed.
+
+        ``quick`` leaves the circuit's own tensors with what is derived; those that all questions
+        have in common are bounded well once.
+        """
+        last, query, memory = self.verifier.last, self.query, self.verifier.memory
+        prior = {name: ends for name, (ends, _) in memory.started.items() if name in query.graph}
+        if quick and last is not None:
+            derived = self.verifier.difference.enclosures(last, query)
+            prior |= {name: moved(ends, self.verifier.device) for name, ends in derived.items()}
+        bounds = Bounds(
+            self.structure,
+            self.region,
+            self.count,
+            memory.recall(query),
+            prior,
+            memory.lines,
+            self.deadline,
+            refined={n: mask for n, (_, mask) in memory.started.items() if n in query.graph},
+        )
+        try:
+            bounds.compute(refine=query.common if quick else True)
+        except OutOfTime:
+            memory.keep_unfinished(bounds, query.common)
+            raise
+        memory.keep(bounds, query.common)
+        if not quick:
+            memory.keep_own(bounds, query)
+        return bounds
+
+    def _linear(self, bounds: Bounds) -> tuple[Pass, Tensor]:
+        """One backward pass for the whole specification; what it leaves open, [n, 2]."""
+        offsets = -self.query.offsets
+        found = bounds.backward(
+            self.query.graph.outputs[0], -self.query.rows, keep_rows=not self.small
+        )
+        slip = (found.value.abs() + offsets.abs()) * 2.0**-52
+        reached = (found.value + offsets - slip)[~self.settled]
+        self.bound = min(self.bound, -float(reached.min()))
+        open_ = (found.value + offsets - slip < 0) & ~self.settled.unsqueeze(1)
+        return found, open_.nonzero()
+
+    def _sharpen(self, bounds: Bounds, found: Pass, open_: Tensor, share: float) -> Bounds:
+        """Refine, for inputs still open, the units that make up a share of their bounds' costs."""
+        structure, common = self.structure, self.query.common
+        problems = open_[:, 0].unique()
+        counts = torch.zeros(found.value.shape, dtype=torch.bool, device=structure.device)
+        counts[open_[:, 0], open_[:, 1]] = True
+        costs: dict[str, Tensor] = {}
+        for name, cost in relaxation_costs(bounds, found).items():
+            source = structure.graph[name].inputs[0]
+            if source not in common:
+                mask = counts.reshape(*counts.shape, *([1] * (cost.ndim - 2)))
+                costs[source] = (cost * mask).amax(1)[problems]
+        sources = {node.inputs[0] for node in structure.activations}
+        before = {name: expanded(bounds.ends[name], self.count) for name in sources}
+        closer = Bounds(
+            structure,
+            self.region.select(problems),
+            len(problems),
+            known={n: picked(e, problems) for n, e in bounds.ends.items() if n in common},
+            prior={n: picked(e, problems) for n, e in before.items() if n not in common},
+            deadline=self.deadline,
+            targets=costliest(costs, share),
+        )
+        closer.compute(refine=True)
+        prior = {
+            name: (
+                before[name][0].index_copy(0, problems, closer.ends[name][0]),
+                before[name][1].index_copy(0, problems, closer.ends[name][1]),
+            )
+            for name in sources
+            if name not in common
+        }
+        known = {name: ends for name, ends in bounds.ends.items() if name in common}
+        sharper = Bounds(
+            structure,
+            self.region,
+            self.count,
+            known,
+            prior,
+            self.verifier.memory.lines,
+            self.deadline,
+        )
+        sharper.compute(refine=False)
+        return sharper
+
+    def _search(self, bounds: Bounds, problems: Tensor, constraints: Tensor) -> Verdict:
+        """Optimised slopes, then branch and bound, for all open rows together."""
+        start = self.query.graph.outputs[0]
+        rows = -self.query.rows[problems, constraints].unsqueeze(1)
+        offsets = -self.query.offsets[problems, constraints]
+        self.stage = "slopes"
+        region = self.region.select(problems)
+        chosen = Bounds(self.structure, region, len(problems), picked_all(bounds.ends, problems))
+        chosen.compute(refine=False)
+        chosen.deadline = self.deadline
+        relaxed = Relaxed.whole(chosen, Units(chosen))
+        steps = 4 if self.small else 20
+        choice = optimise(relaxed, start, rows, offsets, relaxed.slopes, steps=steps)
+        value = choice.found.value[:, 0] + offsets
+        value = value - (choice.found.value[:, 0].abs() + offsets.abs()) * 2.0**-52
+        self.bound = min(self.bound, -float(value.min()))
+        if bool((value >= 0).all()):
+            return self._proved(bounds, "slopes")
+        self.stage = "branching"
+        roots = Roots(chosen, problems, rows, offsets)
+        search = BranchAndBound(self.structure, self.region, roots, start, self._try, self.deadline)
+        try:
+            status = search.run(choice)
+        finally:
+            self.bound = min(self.bound, search.bound)
+        if status == "refuted":
+            return self._refuted("branching")
+        if status == "proved":
+            return self._proved(bounds, "branching")
+        return self._last_resort(bounds, roots)
+
+    def _last_resort(self, bounds: Bounds, roots: Roots) -> Verdict:
+        """What splitting ReLUs could not close: exact arithmetic, or halving of few inputs."""
+        self.stage = "exact"
+        verdict = self.verifier.exact.decide(self.query.circuit, self.deadline)
+        if isinstance(verdict, Proved):
+            return self._proved(bounds, "exact")
+        if isinstance(verdict, Refuted):
+            self.found = verdict.witness
+            return self._refuted("exact")
+        kinked = all(
+            leak(self.structure.ops[node.name]) is not None for node in self.structure.activations
+        )
+        if not kinked or any(box.domains is not None for box in self.region.ranges.values()):
+            self.stage = "halving"
+            status = Halving(
+                self.structure,
+                self.region,
+                roots,
+                self.query.graph.outputs[0],
+                self._try,
+                self.deadline,
+            ).run()
+            if status == "refuted":
+                return self._refuted("halving")
+            if status == "proved":
+                return self._proved(bounds, "halving")
+        reason = TOO_CLOSE if kinked else NOT_TIGHT
+        return Undecided(reason, self.stage, max(self.bound, 0.0))
+
+    def _corners(self, found: Pass, open_: Tensor) -> bool:
+        """Try the corners that the bounds of what is open point to."""
+        return self._try(self._corners_of(found, open_), open_[:, 0])
+
+    def _corners_of(self, found: Pass, open_: Tensor) -> dict[str, Tensor]:
+        problems, constraints = open_.T
+        region = self.region.select(problems)
+        return {
+            name: region.corner(name, reached[problems, constraints])
+            for name, reached in found.inputs.items()
+        }
+
+    def _attack(self, found: Pass, open_: Tensor) -> bool:
+        """Climb from the corners that the bounds point to, and from random points."""
+        verifier, query = self.verifier, self.query
+        problems, constraints = open_.T
+        corners = self._corners_of(found, open_)
+        generator = torch.Generator().manual_seed(verifier.seed)
+        starts_each = verifier.attack_starts if self.small else 1
+        copies = problems.repeat(starts_each)
+        starts = random_points(self.region, copies, generator)
+        centers = middles(query.ranges, problems, [n for n in starts if n not in corners])
+        for name, first in {**centers, **corners}.items():
+            starts[name] = torch.cat([first, starts[name]])
+        everyone = torch.cat([problems, copies])
+        which = constraints.repeat(starts_each + 1)
+        rows = query.rows[everyone, which].unsqueeze(1)
+        offsets = query.offsets[everyone, which].unsqueeze(1)
+        steps = verifier.attack_steps if self.small else verifier.attack_steps // 2
+        best = climb(query.graph, self.region, everyone, starts, rows, offsets, steps)
+        if not bool((best.excess > 0).any()):
+            return False
+        return self._try(best.points, everyone)
+
+    def _try(self, points: Mapping[str, Tensor], problems: Tensor) -> bool:
+        """Evaluate candidate points; replay those that seem to violate the claim."""
+        query = self.query
+        missing = [name for name in query.graph.inputs if name not in points]
+        points = {**points, **middles(query.ranges, problems, missing)}
+        excess = excess_at(query.graph, points, query.rows[problems], query.offsets[problems])
+        worst = excess.amax(1)
+        order = worst.argsort(descending=True)[:REPLAYED]
+        likely = order[worst[order] > 0].tolist()
+        if not likely:
+            return False
+        candidates = [
+            candidate_at(self.verifier.encoder, query.circuit, points, i, int(problems[i]))
+            for i in likely
+        ]
+        replayed = self.verifier.replay.witnesses(candidates)
+        self.found = next((witness for witness in replayed if witness is not None), None)
+        return self.found is not None

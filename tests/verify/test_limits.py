@@ -1,0 +1,217 @@
+"""Limits: time, memory, interrupts, bounds that verdicts carry, and what cannot be asked."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import time
+
+import pytest
+import torch
+from tests.verify.test_verifier import claim_for, dense, residual
+from torch import nn
+
+import provable_circuits as pc
+from provable_circuits.errors import ArgumentError
+
+
+def pools(seed: int = 0) -> pc.Graph:
+    """A network whose question needs branching: max pooling, wide domains."""
+    torch.manual_seed(seed)
+    net = nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(4, 6, 3, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(96, 12),
+        nn.ReLU(),
+        nn.Linear(12, 3),
+    )
+    return pc.Graph.from_torch(net, torch.zeros(1, 1, 8, 8))
+
+
+def hard(graph: pc.Graph) -> tuple[pc.Circuit, pc.Claim]:
+    components = graph.components("filter")
+    x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(2))
+    claim = pc.Claim([pc.Ball(x, 0.3)], pc.Reachable(eps=0.3), pc.LogitDifference(0.5, 0))
+    return components.full().remove(components.names[0]).remove(components.names[5]), claim
+
+
+@pytest.mark.parametrize("limit", [0.3, 1.0])
+def test_the_time_limit_is_honoured(limit: float) -> None:
+    graph = pools()
+    circuit, claim = hard(graph)
+    pc.verify(graph, circuit, claim, timeout=0.05)  # loads what is loaded once
+    began = time.perf_counter()
+    verdict = pc.verify(graph, circuit, claim, timeout=limit)
+    took = time.perf_counter() - began
+    assert isinstance(verdict, pc.Undecided), "choose a harder case"
+    assert verdict.reason == "time"
+    assert verdict.bound > 0
+    assert took <= limit + max(0.2, 0.1 * limit)
+
+
+def test_work_that_the_limit_cut_short_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each question gets too little time for the whole of the preparation; together they do it."""
+    for room, name, value in (
+        ("question", "SMALL", 0),
+        ("verifier", "SMALL", 0),
+        ("bounds", "CHUNK_ELEMENTS", 1),
+    ):
+        module = importlib.import_module(f"provable_circuits.verify.{room}")
+        monkeypatch.setattr(module, name, value)
+    bounds = importlib.import_module("provable_circuits.verify.bounds")
+    graph = pools()
+    circuit, claim = hard(graph)
+    verifier = pc.Verifier(circuit.components, claim)
+    assert not verifier.small
+    plain = bounds.Bounds.backward
+
+    def slow(self: object, *args: object, **settings: object) -> object:
+        time.sleep(0.003)
+        return plain(self, *args, **settings)
+
+    monkeypatch.setattr(bounds.Bounds, "backward", slow)
+    stages = []
+    for _ in range(200):
+        verdict = verifier.ask(circuit, timeout=0.15)
+        stages.append(verdict.stage)
+        if verdict.stage != "linear":
+            break
+    assert "linear" in stages, "the preparation must not fit into one question"
+    assert stages[-1] != "linear"
+
+
+def test_memory_that_does_not_suffice_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    branching = importlib.import_module("provable_circuits.verify.branching")
+    graph = pools()
+    circuit, claim = hard(graph)
+    refused = _refusing(RuntimeError("[enforce fail] can't allocate memory"))
+    for name, value in (("MOST_NUMBERS", -1), ("optimise", refused)):
+        with monkeypatch.context() as patched:
+            patched.setattr(branching, name, value)
+            verdict = pc.verify(graph, circuit, claim, timeout=20)
+        assert isinstance(verdict, pc.Undecided)
+        assert verdict.reason == "memory"
+        assert verdict.bound > 0
+
+
+def test_other_errors_are_not_taken_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    question = importlib.import_module("provable_circuits.verify.question")
+    monkeypatch.setattr(question, "climb", _refusing(RuntimeError("shapes do not fit")))
+    graph = pools()
+    circuit, claim = hard(graph)
+    with pytest.raises(RuntimeError, match="shapes"):
+        pc.verify(graph, circuit, claim)
+
+
+def test_an_interrupt_ends_cleanly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was interrupted can be asked again, and gets the answer it would have got."""
+    question = importlib.import_module("provable_circuits.verify.question")
+    graph = dense(3)
+    components = graph.components()
+    centers = torch.rand(2, 5, generator=torch.Generator().manual_seed(1))
+    domains = [pc.Ball(x, 0.4) for x in centers]
+    circuits = [components.full().remove(name) for name in components.names]
+    interrupted = dict.fromkeys(("climb", "optimise"), 0)
+    for tolerance in (0.1, 0.2, 0.4, 0.8, 1.2):
+        metric = pc.LogitDifference(tolerance, 1)
+        claim = pc.Claim(domains, pc.Reachable(eps=0.4), metric)
+        alone = [pc.verify(graph, circuit, claim).kind for circuit in circuits]
+        verifier = pc.Verifier(components, claim)
+        for stage in interrupted:
+            with monkeypatch.context() as patched:
+                patched.setattr(question, stage, _refusing(KeyboardInterrupt()))
+                for circuit in circuits:
+                    try:
+                        verifier.ask(circuit)
+                    except KeyboardInterrupt:
+                        interrupted[stage] += 1
+        assert [verifier.ask(circuit).kind for circuit in circuits] == alone
+    assert all(interrupted.values())
+
+
+def _refusing(error: BaseException) -> object:
+    def refuse(*_: object, **__: object) -> object:
+        raise error
+
+    return refuse
+
+
+@pytest.mark.parametrize("patching", ["zero", "constant"])
+def test_bounds_that_verdicts_carry_are_bounds(patching: str) -> None:
+    """No sampled point exceeds the metric by more than the verdict says is possible."""
+    graph = dense(5)
+    components = graph.components()
+    generator = torch.Generator().manual_seed(4)
+    seen = 0
+    for tolerance in (0.05, 0.3, 1.0):
+        claim = claim_for(graph, patching, tolerance)
+        verifier = pc.Verifier(components, claim)
+        for name in components.names:
+            circuit = components.full().remove(name)
+            verdict = verifier.ask(circuit)
+            if not isinstance(verdict, pc.Proved):
+                continue
+            seen += 1
+            assert verdict.bound <= 0
+            for domain in claim.inputs:
+                z = domain.sample(50, generator).double()
+                anchor = graph.run(domain.center.double()[None])
+                output = circuit.run(z, verifier.encoder.fixed)
+                excess = claim.metric.excess(anchor, graph.run(z), output)
+                assert float(excess.max()) <= verdict.bound + 1e-9
+    assert seen > 10
+
+
+def test_a_proof_is_worth_its_bound() -> None:
+    """Zero would always be true; the bound says how much room is left."""
+    graph = dense(5)
+    components = graph.components()
+    circuit = components.full().remove(components.names[0])
+    wide, wider = (
+        pc.verify(graph, circuit, claim_for(graph, "zero", tolerance)) for tolerance in (5.0, 6.0)
+    )
+    assert isinstance(wide, pc.Proved)
+    assert isinstance(wider, pc.Proved)
+    assert wider.bound == pytest.approx(wide.bound - 1, abs=1e-6)
+
+
+@pytest.mark.parametrize("metric", [pc.MaxAbs(0.0), pc.Norm(0.0, p=1), pc.LogitDifference(0.0, 1)])
+@pytest.mark.parametrize("make", [dense, residual, pools], ids=["dense", "residual", "pools"])
+def test_the_network_equals_itself(make: object, metric: pc.Metric) -> None:
+    graph = make(1)  # type: ignore[operator]
+    x = torch.rand(graph.input_shape, generator=torch.Generator().manual_seed(0))
+    claim = pc.Claim([pc.Ball(x, 0.1)], pc.Zero(), metric)
+    verdict = pc.verify(graph, graph.components().full(), claim)
+    assert verdict.proved
+
+
+def test_equality_is_decided_exactly() -> None:
+    graph = dense(1)
+    components = graph.components()
+    x = torch.rand(5, generator=torch.Generator().manual_seed(0))
+    claim = pc.Claim([pc.Ball(x, 0.1)], pc.Zero(), pc.MaxAbs(0.0))
+    verifier = pc.Verifier(components, claim)
+    kinds = {n: verifier.ask(components.full().remove(n)).kind for n in components.names}
+    assert "undecided" not in kinds.values()
+    assert "refuted" in kinds.values()
+
+
+@pytest.mark.parametrize("timeout", [0, -1, math.nan, "a", None, True])
+def test_a_timeout_is_a_positive_number(timeout: object) -> None:
+    graph = dense(0)
+    claim = claim_for(graph, "zero", 1.0)
+    with pytest.raises(ArgumentError, match="timeout"):
+        pc.verify(graph, graph.components().full(), claim, timeout=timeout)  # type: ignore[arg-type]
+
+
+def test_a_circuit_is_asked_about() -> None:
+    graph = dense(0)
+    claim = claim_for(graph, "zero", 1.0)
+    with pytest.raises(ArgumentError, match="circuit"):
+        pc.verify(graph, "fc1/0", claim)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="circuit"):
+        pc.Verifier(graph.components(), claim).ask("fc1/0")  # type: ignore[arg-type]

@@ -1,0 +1,157 @@
+"""Many circuits at once: the same network, the same answers, and greedy search asked ahead."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from tests.verify.test_verifier import PATCHINGS, dense, residual
+
+import provable_circuits as pc
+from provable_circuits.claims.together import Gate, encode_together
+from provable_circuits.discover.greedy import greedy
+from provable_circuits.discover.predicate import Decided
+from provable_circuits.network.execution import evaluate
+
+METRICS: dict[str, pc.Metric] = {
+    "logit": pc.LogitDifference(0.4, 1),
+    "winner": pc.WinnerMargin(0.5),
+    "all": pc.MaxAbs(0.5),
+    "1-norm": pc.Norm(1.0, p=1),
+    "2-norm": pc.Norm(0.8, p=2),
+}
+KINDS = [(p, m) for p in PATCHINGS for m in METRICS if p in ("zero", "hull") or m == "logit"]
+
+
+def claim_of(graph: pc.Graph, patching: str, metric: str, point: bool = False) -> pc.Claim:
+    centers = torch.rand(2, *graph.input_shape, generator=torch.Generator().manual_seed(1))
+    inputs = [pc.Point(x) if point else pc.Ball(x, 0.05) for x in centers]
+    return pc.Claim(inputs, PATCHINGS[patching], METRICS[metric])
+
+
+def some_circuits(components: pc.Components, count: int, seed: int = 3) -> list[pc.Circuit]:
+    dice = random.Random(seed)
+    names = components.names
+    return [
+        components.circuit([name for name in names if dice.random() < share])
+        for share in (dice.choice([0.5, 0.8, 0.95]) for _ in range(count))
+    ]
+
+
+def test_a_gate_is_its_own_transpose_and_encloses_what_it_lets_through() -> None:
+    generator = torch.Generator().manual_seed(0)
+    scale = torch.randint(0, 2, (3, 2, 4), generator=generator).double()
+    gate = Gate(scale)
+    x = torch.randn(3, 2, 4, generator=generator, dtype=torch.float64)
+    rows = torch.randn(15, 2, 4, generator=generator, dtype=torch.float64)
+    (pulled,) = gate.pullback(rows, (2, 4))
+    by_problem = rows.unflatten(0, (3, 5))
+    direct = (by_problem * gate.forward(x).unsqueeze(1)).sum((2, 3))
+    transposed = (pulled.unflatten(0, (3, 5)) * x.unsqueeze(1)).sum((2, 3))
+    assert torch.allclose(direct, transposed)
+    wide = x + 1
+    wide[0, 0, 0] = torch.inf
+    lower, upper = gate.interval((x, wide))
+    assert bool(((lower <= gate.forward(x)) & (gate.forward(x) <= upper)).all())
+    assert not bool(lower.isnan().any() | upper.isnan().any())
+    assert bool(((upper - lower)[scale == 0] == 0).all())
+
+
+@pytest.mark.parametrize(("patching", "metric"), KINDS)
+@pytest.mark.parametrize("make", [dense, residual], ids=["dense", "residual"])
+@pytest.mark.parametrize("point", [False, True], ids=["ball", "point"])
+def test_the_shared_graph_computes_what_each_circuit_computes(
+    make: object, patching: str, metric: str, point: bool
+) -> None:
+    graph = make(2)  # type: ignore[operator]
+    components = graph.components()
+    verifier = pc.Verifier(components, claim_of(graph, patching, metric, point))
+    circuits = some_circuits(components, 5)
+    together = encode_together(verifier.encoder, circuits)
+    generator = torch.Generator().manual_seed(5)
+    points = {}
+    for name, box in together.ranges.items():
+        share = torch.rand(box.lower.shape, generator=generator, dtype=torch.float64)
+        points[name] = box.lower + share * (box.upper - box.lower)
+    y = evaluate(together.graph, points)[together.graph.outputs[0]]
+    for p, k in enumerate(together.inputs.tolist()):
+        circuit = together.circuits[p // 2]
+        z = points[verifier.encoder.z][p] if not point else verifier.claim.inputs[k].center
+        patches: dict[str, torch.Tensor] = dict(verifier.encoder.fixed)
+        if "patch:input" in points:
+            run = graph.activations(points["patch:input"][p : p + 1])
+            patches = {site.tensor: run[site.tensor] for site in components.sites}
+        elif patching == "hull":
+            patches = {
+                site.tensor: points[f"patch:{site.tensor}"][p : p + 1]
+                if f"patch:{site.tensor}" in points
+                else torch.zeros(1, *site.layer.shape, dtype=torch.float64)
+                for site in components.sites
+            }
+        output = components.run([circuit], z.double().unsqueeze(0), patches)[0]
+        reference = graph.run(z.double().unsqueeze(0))
+        assert torch.allclose(y[p], verifier.replay.compared(reference, output)[0], atol=1e-9)
+
+
+@pytest.mark.parametrize(("patching", "metric"), KINDS)
+@pytest.mark.parametrize("make", [dense, residual], ids=["dense", "residual"])
+def test_screening_and_asking_agree(make: object, patching: str, metric: str) -> None:
+    graph = make(1)  # type: ignore[operator]
+    components = graph.components()
+    claim = claim_of(graph, patching, metric)
+    circuits = some_circuits(components, 24)
+    verifier = pc.Verifier(components, claim)
+    first = verifier.screen(circuits)
+    again = verifier.screen(circuits)  # with the witnesses of the first time
+    decided = 0
+    for circuit, *verdicts in zip(circuits, first, again, strict=True):
+        alone = pc.verify(graph, circuit, claim, timeout=20)
+        for verdict in verdicts:
+            if verdict is not None:
+                decided += 1
+                assert verdict.kind == alone.kind, circuit
+            if isinstance(verdict, pc.Refuted):
+                assert claim.inputs[verdict.witness.index].contains(verdict.witness.z[None]).all()
+                assert verdict.witness.excess > 0
+    assert decided >= len(circuits)  # half of what was asked
+
+
+@pytest.mark.parametrize("patching", PATCHINGS)
+@pytest.mark.parametrize("tolerance", [0.05, 0.3, 1.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_greedy_asked_ahead_is_greedy(patching: str, tolerance: float, seed: int) -> None:
+    graph = dense(seed)
+    components = graph.components()
+    centers = torch.rand(2, 5, generator=torch.Generator().manual_seed(seed))
+    claim = pc.Claim(
+        [pc.Ball(x, 0.1) for x in centers],
+        PATCHINGS[patching],
+        pc.LogitDifference(tolerance, "predicted"),
+    )
+    order = list(components.discovery_order())
+    ahead, single = Decided(components, claim), Decided(components, claim)
+    assert ahead.together > 1
+    single.together = 1
+    circuit, verdicts = greedy(ahead, order)
+    plain, plain_verdicts = greedy(single, order)
+    assert circuit == plain
+    assert {n: v.kind for n, v in verdicts.items()} == {
+        n: v.kind for n, v in plain_verdicts.items()
+    }
+    assert list(verdicts) == [component.name for component in order]
+
+
+def test_large_networks_are_left_to_single_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = dense(0)
+    components = graph.components()
+    verifier = pc.Verifier(components, claim_of(graph, "zero", "logit"))
+    monkeypatch.setattr(verifier, "small", False)
+    assert verifier.screen(some_circuits(components, 3)) == [None] * 3
+    assert verifier.suspects(some_circuits(components, 3)) == [False] * 3
+
+
+def test_no_circuits_no_answers() -> None:
+    graph = dense(0)
+    verifier = pc.Verifier(graph.components(), claim_of(graph, "zero", "logit"))
+    assert verifier.screen([]) == []
