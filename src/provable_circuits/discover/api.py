@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+import torch
+
 from provable_circuits.claims.claim import Claim
 from provable_circuits.discover.greedy import Listener, greedy
 from provable_circuits.discover.predicate import Decided, Predicate, Sampled
@@ -31,6 +33,7 @@ def discover(
     timeout: float = 45.0,
     points: int = 0,
     seed: int = 0,
+    device: torch.device | str = "cpu",
     listener: Listener | None = None,
 ) -> Result:
     """Find a small circuit of ``graph`` for which the claim holds.
@@ -50,6 +53,7 @@ def discover(
         points: random points of each domain that are tried besides the unperturbed input
             (sampling).
         seed: the seed of whatever is random.
+        device: where bounds are computed (proof).
         listener: called after each question with the component, the circuit since, and the verdict.
 
     Raises:
@@ -68,7 +72,7 @@ def discover(
     components = graph.components(granularity, outputs=outputs, shortcuts=shortcuts)
     predicate: Predicate
     if method == "proof":
-        predicate = Decided(components, claim, timeout, seed)
+        predicate = Decided(components, claim, timeout, seed, device)
     else:
         predicate = Sampled(components, claim, points, seed)
     (whole,) = predicate.ask([components.full()])

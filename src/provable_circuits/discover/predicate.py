@@ -27,9 +27,24 @@ class Predicate(ABC):
 
     components: Components
 
+    together: int = 1
+    """How many circuits are worth screening at once."""
+
     @abstractmethod
     def ask(self, circuits: Sequence[Circuit]) -> list[Verdict]:
         """One verdict for each circuit."""
+
+    def screen(self, circuits: Sequence[Circuit]) -> list[Verdict | None]:
+        """Cheap verdicts; None for circuits that only ``ask`` can decide."""
+        return [None] * len(circuits)
+
+    def broken(self, circuits: Sequence[Circuit]) -> list[bool]:
+        """Which circuits earlier witnesses seem to break; a guess that nothing may rest on."""
+        return [False] * len(circuits)
+
+    def suspects(self, circuits: Sequence[Circuit]) -> list[bool]:
+        """The same, after a look for new witnesses."""
+        return self.broken(circuits)
 
 
 class Decided(Predicate):
@@ -40,18 +55,34 @@ class Decided(Predicate):
         claim: the claim.
         timeout: seconds for each question.
         seed: the seed of the attack's random starts.
+        device: where bounds are computed.
     """
 
     def __init__(
-        self, components: Components, claim: Claim, timeout: float = 45.0, seed: int = 0
+        self,
+        components: Components,
+        claim: Claim,
+        timeout: float = 45.0,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
     ) -> None:
         self.components = components
         self.claim = claim
         self.timeout = timeout
-        self.verifier = Verifier(components, claim, seed=seed)
+        self.verifier = Verifier(components, claim, seed=seed, device=device)
+        self.together = 64 if self.verifier.small else 1
 
     def ask(self, circuits: Sequence[Circuit]) -> list[Verdict]:
         return [self.verifier.ask(circuit, self.timeout) for circuit in circuits]
+
+    def screen(self, circuits: Sequence[Circuit]) -> list[Verdict | None]:
+        return self.verifier.screen(circuits, self.timeout)
+
+    def broken(self, circuits: Sequence[Circuit]) -> list[bool]:
+        return self.verifier.broken(circuits)
+
+    def suspects(self, circuits: Sequence[Circuit]) -> list[bool]:
+        return self.verifier.suspects(circuits)
 
 
 class Sampled(Predicate):
