@@ -312,12 +312,14 @@ class Case:
         top = np.sort(self.anchors[j])
         return float(top[-1] - top[-2])
 
-    def truth(self, seconds: float = 10.0) -> Truth | None:
+    def truth(
+        self, seconds: float = 10.0, presolves: Sequence[bool] = (True, False)
+    ) -> Truth | None:
         """The thresholds; None if the solver did not finish, or did not agree with itself."""
         optima = []
         for j, region in enumerate(self.regions):
             question = Question(self.net, self.removed, region, self.patches[j], self.rows(j))
-            found = solve(question, seconds)
+            found = solve(question, seconds, presolves)
             if found is None:
                 return None
             # The solver's tolerances let its optimum be a little off: its point is evaluated

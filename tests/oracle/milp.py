@@ -73,13 +73,15 @@ class Program:
         high = sum(v * (self.upper[i] if v > 0 else self.lower[i]) for i, v in terms)
         return low, high
 
-    def maximise(self, index: int, seconds: float) -> Floats | None:
+    def maximise(
+        self, index: int, seconds: float, presolves: Sequence[bool] = (True, False)
+    ) -> Floats | None:
         """The variables at the maximum of one of them; None if the time ran out."""
         cost = np.zeros(len(self.lower))
         cost[index] = -1.0
         rows, columns, values = (list(part) for part in zip(*self.entries, strict=True))
         matrix = coo_array((values, (rows, columns)), (len(self.least), len(self.lower)))
-        for presolve in (True, False):  # now and then presolve loses its way
+        for presolve in presolves:  # now and then presolve loses its way
             answer = milp(
                 cost,
                 integrality=self.integer,
@@ -120,17 +122,19 @@ class Question:
     metric: tuple[str, Floats] | tuple[str]
 
 
-def solve(question: Question, seconds: float = 10.0) -> Optimum | None:
+def solve(
+    question: Question, seconds: float = 10.0, presolves: Sequence[bool] = (True, False)
+) -> Optimum | None:
     """The optimum, or None if the solver ran out of time."""
     round_ = question.region.is_round or question.metric[0] == "norm2"
     round_ = round_ or (isinstance(question.patch, Region) and question.patch.is_round)
-    inner = _first(question, False, seconds)
+    inner = _first(question, False, seconds, presolves)
     if inner is None:
         return None
     attained, z, source, patch = inner
     bound = attained
     if round_:
-        outer = _first(question, True, seconds)
+        outer = _first(question, True, seconds, presolves)
         if outer is None:
             return None
         bound = outer[0]
@@ -140,16 +144,20 @@ def solve(question: Question, seconds: float = 10.0) -> Optimum | None:
 Found = tuple[float, Floats, Floats | None, dict[int, Floats]]
 
 
-def _first(question: Question, outer: bool, seconds: float) -> Found | None:
+def _first(
+    question: Question, outer: bool, seconds: float, presolves: Sequence[bool]
+) -> Found | None:
     """The first answer: now and then the solver calls its own optimum infeasible by a hair."""
     for slack in (1e-3, 3e-2):
-        found = _solve(question, outer, seconds, slack)
+        found = _solve(question, outer, seconds, slack, presolves)
         if found is not None:
             return found
     return None
 
 
-def _solve(question: Question, outer: bool, seconds: float, slack: float) -> Found | None:
+def _solve(
+    question: Question, outer: bool, seconds: float, slack: float, presolves: Sequence[bool]
+) -> Found | None:
     net, patch = question.net, question.patch
     program = Program(slack=slack)
     z = _input(program, question.region, outer)
@@ -174,7 +182,7 @@ def _solve(question: Question, outer: bool, seconds: float, slack: float) -> Fou
     around = net.intervals(*ends, question.removed, patch_ends)
     circuit = _run(program, net, z, around, question.removed, patched, dict(enumerate(network)))
     goal = _metric(program, question.metric, network[-1], circuit[-1], outer)
-    found = program.maximise(goal, seconds)
+    found = program.maximise(goal, seconds, presolves)
     if found is None:
         return None
     largest = float(found[goal])
