@@ -51,7 +51,7 @@ class Effort:
 
 def measure(setting: Setting, folder: Path | None, effort: Effort) -> Measured:
     """Run the searches of one setting; meant for a fresh process."""
-    torch.set_num_threads(1)
+    torch.set_num_threads(setting.threads)
     began = time.monotonic()
     network = NETWORKS[setting.network](folder)
     components = network.graph.components(network.granularity)

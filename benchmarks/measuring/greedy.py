@@ -1,16 +1,23 @@
-"""The greedy search, each of its sub-queries timed. Every benchmark of the verifier runs this one.
+"""The greedy search of the package, its sub-queries timed. Every benchmark of the verifier runs it.
 
 C = all components
 for each component v, later layers first:
     ask whether the claim holds of C without v; if it is proved, C = C without v
+
+On small networks the search asks ahead: it screens what it expects to ask in one batch. The time of
+a batch is shared evenly by the sub-queries it answered or prepared, so that the mean is what a
+sub-query really costs. With ``ahead=False`` every sub-query is asked alone.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import provable_circuits as pc
+from provable_circuits.discover.greedy import greedy
+from provable_circuits.discover.predicate import Decided
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,23 +38,83 @@ class Search:
     seconds: float
 
 
-def search(components: pc.Components, claim: pc.Claim, timeout: float) -> Search:
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """The sub-queries since the last look ahead: seconds of that look, and of each question."""
+
+    ahead: float = 0.0
+    alone: list[float] = field(default_factory=list)
+
+
+class _Timed(Decided):
+    """The verifier's predicate with a clock."""
+
+    def __init__(self, components: pc.Components, claim: pc.Claim, timeout: float) -> None:
+        super().__init__(components, claim, timeout)
+        self.batches = [_Batch()]
+        self.now = 0.0
+
+    def ask(self, circuits: Sequence[pc.Circuit]) -> list[pc.Verdict]:
+        began = time.perf_counter()
+        found = super().ask(circuits)
+        self.now += time.perf_counter() - began
+        return found
+
+    def suspects(self, circuits: Sequence[pc.Circuit]) -> list[bool]:
+        began = time.perf_counter()
+        found = super().suspects(circuits)
+        self.batches.append(_Batch(time.perf_counter() - began))
+        return found
+
+    def broken(self, circuits: Sequence[pc.Circuit]) -> list[bool]:
+        began = time.perf_counter()
+        found = super().broken(circuits)
+        self.batches[-1].ahead += time.perf_counter() - began
+        return found
+
+    def screen(self, circuits: Sequence[pc.Circuit]) -> list[pc.Verdict | None]:
+        began = time.perf_counter()
+        found = super().screen(circuits)
+        self.batches[-1].ahead += time.perf_counter() - began
+        return found
+
+    def answered(self, *_: object) -> None:
+        """One sub-query is done."""
+        self.batches[-1].alone.append(self.now)
+        self.now = 0.0
+
+    def seconds(self) -> list[float]:
+        """The time of each sub-query."""
+        return [
+            own + batch.ahead / len(batch.alone) for batch in self.batches for own in batch.alone
+        ]
+
+
+def search(
+    components: pc.Components, claim: pc.Claim, timeout: float, *, ahead: bool = True
+) -> Search:
     """Run a greedy search with a fresh verifier.
 
     Args:
         components: the components of the network.
         claim: the claim.
         timeout: seconds for each sub-query.
+        ahead: whether the search may ask ahead.
     """
     began = time.perf_counter()
-    verifier = pc.Verifier(components, claim)
+    predicate = _Timed(components, claim, timeout)
+    if not ahead:
+        predicate.together = 1
     circuit = components.full()
-    verifier.ask(circuit, timeout)
+    predicate.ask([circuit])
+    predicate.now = 0.0
+    order = list(components.discovery_order())
+    found, verdicts = greedy(predicate, order, predicate.answered)
+    took = time.perf_counter() - began
     asked = []
-    for component in components.discovery_order():
-        candidate = circuit.remove(component.name)
-        started = time.perf_counter()
-        verdict = verifier.ask(candidate, timeout)
-        asked.append(Asked(candidate, verdict, time.perf_counter() - started))
-        circuit = candidate if verdict.proved else circuit
-    return Search(circuit, tuple(asked), time.perf_counter() - began)
+    for component, seconds in zip(order, predicate.seconds(), strict=True):
+        circuit, verdict = circuit.remove(component.name), verdicts[component.name]
+        asked.append(Asked(circuit, verdict, seconds))
+        if not verdict.proved:
+            circuit = circuit.add(component.name)
+    return Search(found, tuple(asked), took)

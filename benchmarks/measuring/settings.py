@@ -100,6 +100,11 @@ class Setting:
         scale = ", normalised scale" if self.network == "cifar10" else ""
         return f"{self.network}, {self.kind}, eps {self.eps:g}{scale}, delta {self.delta:g}"
 
+    @property
+    def threads(self) -> int:
+        """One where tensors are small and a second would only wait; two for the others."""
+        return 1 if self.network in ("mnist", "taxinet") else 2
+
     def claim(self, network: Network, label: int, batch: Tensor) -> pc.Claim:
         """The claim about one batch of inputs."""
         metric: pc.Metric = pc.MaxAbs(self.delta)

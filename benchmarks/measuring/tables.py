@@ -40,7 +40,7 @@ def made_with(script: str) -> str:
     return (
         f"`{command}`: Python {platform.python_version()}, PyTorch {torch.__version__}, "
         f"provable-circuits {pc.__version__}, {platform.system()} {platform.machine()}, "
-        f"{os.cpu_count()} cores, one thread."
+        f"{os.cpu_count()} cores."
     )
 
 

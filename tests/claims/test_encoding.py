@@ -264,7 +264,8 @@ def test_printing_a_query_shows_its_size() -> None:
     assert "1 inputs x 6 constraints" in repr(whole)
     for query in (whole, less):
         assert f"{len(query.graph)} nodes" in repr(query)
-        assert "activation units" in repr(query)
+        assert f"{query.unstable} of " in repr(query)
+        assert "activation units unstable" in repr(query)
         assert "of them the network's own" in repr(query)
     assert "patch:input [4]" in repr(less)
     assert "patch:input" not in repr(whole)

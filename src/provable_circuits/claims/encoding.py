@@ -133,8 +133,25 @@ class Query:
         return (
             f"Query({len(self.circuit)} of {len(self.circuit.components)} components, "
             f"{self.rows.shape[0]} inputs x {self.rows.shape[1]} constraints; {len(self.graph)} "
-            f"nodes, {shared} of them the network's own; {units} activation units; over {inputs})"
+            f"nodes, {shared} of them the network's own; {self.unstable} of {units} activation "
+            f"units unstable; over {inputs})"
         )
+
+    @property
+    def unstable(self) -> int:
+        """Activation units that intervals leave open, for the input where most are.
+
+        Of a ReLU those that may be on either side of zero; of a curved function those that move.
+        """
+        ends = propagate(self.graph, {n: (r.lower, r.upper) for n, r in self.ranges.items()})
+        open_ = torch.zeros(len(self.rows), dtype=torch.long, device=self.rows.device)
+        for node in self.graph.nodes:
+            if isinstance(node.op, ops.Activation):
+                lower, upper = (end.flatten(1) for end in ends[node.inputs[0]])
+                kinked = isinstance(node.op, ops.ReLU | ops.LeakyReLU)
+                moves = (lower < 0) & (upper > 0) if kinked else lower < upper
+                open_ += moves.sum(1)
+        return int(open_.max())
 
 
 class Encoder:

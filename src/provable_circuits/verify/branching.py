@@ -37,6 +37,12 @@ Try = Callable[[Mapping[str, Tensor], Tensor], bool]
 SMALL = 600
 """Up to this many activation units, enclosures are computed anew in every part."""
 
+STEPS, LONG_STEPS = 6, 40
+LONG = 256
+"""Steps of ascent for each part. A small network that needed so many parts is searched once more
+from its roots with more steps: deep parts live by their multipliers, and good ones keep the tree
+small."""
+
 MOST_NUMBERS = 2**26
 """Numbers in each tensor of waiting parts, at most: half a gigabyte."""
 
@@ -48,9 +54,11 @@ class Parts:
     Attributes:
         root: which root each descends from, [n].
         lower, upper: the ends of every unit's input, [n, units].
-        signs: +1 and -1 where a unit's input was fixed to be nonnegative or nonpositive, else 0.
+        signs: +1 and -1 where a unit's input is nonnegative or nonpositive all over the part, by a
+            split or by what follows from one; else 0.
         slopes: the lower slopes chosen.
-        duals: the multipliers chosen, nonnegative, zero where nothing was fixed.
+        duals: the multipliers chosen, nonnegative, zero where there is no sign.
+        rows: what the bound's row is at each unit's output.
         value: the bound so far, [n].
         scores: how much each open unit's relaxation costs the bound, zero where it is settled.
     """
@@ -61,6 +69,7 @@ class Parts:
     signs: Tensor
     slopes: Tensor
     duals: Tensor
+    rows: Tensor
     value: Tensor
     scores: Tensor
 
@@ -84,11 +93,23 @@ class Parts:
         unit = units.repeat(2)
         sign = torch.ones(len(children), dtype=torch.float64, device=units.device)
         sign[len(self) :] = -1.0
-        children.signs[place, unit] = sign
         lower, upper = children.lower[place, unit], children.upper[place, unit]
         children.lower[place, unit] = torch.where(sign > 0, lower.clamp_min(0.0), lower)
         children.upper[place, unit] = torch.where(sign < 0, upper.clamp_max(0.0), upper)
         return children
+
+    def signed(self, lower: Tensor, upper: Tensor, leaks: Tensor) -> tuple[Tensor, Tensor]:
+        """The signs that follow from closer ends, and multipliers to start from.
+
+        Where a unit's sign became known, its line changes from slope a to its own, k = 1 or the
+        leak. With the multiplier A (1 - a), or A (a - k), of its row A >= 0 the bound starts as
+        the function that it was, so that a part is never bounded worse than what it is a part of.
+        """
+        signs = _signs(lower, upper)
+        weight = self.rows.clamp_min(0.0)
+        start = weight * torch.where(signs > 0, 1 - self.slopes, self.slopes - leaks)
+        fresh = (signs != 0) & (self.signs == 0)
+        return signs, torch.where(fresh, start, self.duals)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,7 +150,7 @@ class BranchAndBound:
         self.whole = Relaxed.whole(roots.bounds, Units(roots.bounds))
         self.units = self.whole.units
         self.small = sum(math.prod(n.shape) for n in structure.activations) <= SMALL
-        self.steps = 6
+        self.steps = STEPS
         self.candidates = 20 if self.small else 8
         self.levels = 2 if self.small else 1
         self.width = max(1, min(256 if self.small else 16, 2**21 // max(structure.largest, 1)))
@@ -154,9 +175,13 @@ class BranchAndBound:
             ``proved``; ``refuted`` when a candidate was a witness; ``close`` when something stayed
             open that no split can close.
         """
-        self._queue = self._survivors(self._queue, self.whole, None, choice)
+        roots = self._queue
+        self._queue = self._survivors(roots, self.whole, None, choice, roots.signs)
         while len(self._queue):
             self.deadline.check()
+            if self.small and self.parts > LONG and self.steps < LONG_STEPS:
+                self.steps = LONG_STEPS
+                self._queue = self._survivors(roots, self.whole, None, choice, roots.signs)
             order = self._queue.value.argsort()
             batch, rest = self._queue[order[: self.width]], self._queue[order[self.width :]]
             if rest.lower.numel() > MOST_NUMBERS:
@@ -180,9 +205,9 @@ class BranchAndBound:
         zero = torch.zeros_like(self.whole.lower)
         none = zero.new_full((count,), -math.inf)
         root = torch.arange(count, device=zero.device)
-        return Parts(
-            root, self.whole.lower, self.whole.upper, zero, self.whole.slopes, zero, none, zero
-        )
+        lower, upper = self.whole.lower, self.whole.upper
+        signs = _signs(lower, upper)
+        return Parts(root, lower, upper, signs, self.whole.slopes, zero, zero, none, zero)
 
     # --- bounding and splitting ------------------------------------------------------------------
 
@@ -210,7 +235,12 @@ class BranchAndBound:
         return Relaxed.whole(bounds, self.units), bounds
 
     def _survivors(
-        self, parts: Parts, relaxed: Relaxed, bounds: Bounds | None, choice: Choice
+        self,
+        parts: Parts,
+        relaxed: Relaxed,
+        bounds: Bounds | None,
+        choice: Choice,
+        signs: Tensor,
     ) -> Parts:
         """The parts whose bound does not reach, with what was learnt about them."""
         offsets = self.roots.offsets[parts.root]
@@ -227,9 +257,10 @@ class BranchAndBound:
             root=parts.root,
             lower=relaxed.lower,
             upper=relaxed.upper,
-            signs=parts.signs,
+            signs=signs,
             slopes=choice.slopes,
             duals=choice.multipliers,
+            rows=rows,
             value=value + offsets,
             scores=unit_costs(rows, relaxed.lower, relaxed.upper, choice.slopes, self.units.sizes),
         )
@@ -304,17 +335,18 @@ class BranchAndBound:
         for some in _batches(len(parts), self.width):
             batch = parts[some]
             relaxed, bounds = self._refined(batch) if self.small else (self._relaxed(batch), None)
+            signs, duals = batch.signed(relaxed.lower, relaxed.upper, self.units.leaks)
             choice = optimise(
                 relaxed,
                 self.start,
                 self.roots.rows[batch.root],
                 self.roots.offsets[batch.root],
                 batch.slopes,
-                batch.signs,
-                batch.duals,
+                signs,
+                duals,
                 self.steps,
             )
-            left = self._survivors(batch, relaxed, bounds, choice)
+            left = self._survivors(batch, relaxed, bounds, choice, signs)
             if not len(left):
                 continue
             low = choice.found.value[:, 0] + self.roots.offsets[batch.root] < 0
@@ -345,6 +377,11 @@ class BranchAndBound:
         self.deadline.check()
         self._reached = min(self._reached, float(reached.min()))
         return "close"
+
+
+def _signs(lower: Tensor, upper: Tensor) -> Tensor:
+    """+1 where ends are nonnegative, -1 where they are nonpositive, 0 where neither."""
+    return (lower >= 0).double() - ((upper <= 0) & (lower < 0)).double()
 
 
 def _batches(count: int, size: int) -> list[Tensor]:

@@ -4,9 +4,6 @@ Some functions have no two pieces to split: sigmoid, tanh, the square in the 2-n
 of a 2-ball are none. As boxes shrink their bounds become exact all the same, so where few numbers
 range, boxes are halved across the input that the bound depends on most. The halves share the cut
 exactly, so that together they are the box. Boxes that lie outside of the ball are dropped.
-
-A ball of the 1-norm is left alone: the bound of its part in a box that does not contain the centre
-is another one, and what it would serve is piecewise linear anyway.
 """
 
 from __future__ import annotations
@@ -16,7 +13,6 @@ import math
 import torch
 from torch import Tensor
 
-from provable_circuits.claims.domains import Ball
 from provable_circuits.claims.encoding import InputRange
 from provable_circuits.verify.bounds import Bounds, Structure
 from provable_circuits.verify.branching import Roots, Try, slip
@@ -66,7 +62,7 @@ class Halving:
         """``proved``, ``refuted``, or ``open`` where halving is not for these inputs."""
         problems = self.roots.problems
         ranges = self.region.ranges
-        if not self.names or any(_has_one_ball(ranges[name]) for name in self.names):
+        if not self.names:
             return "open"
         lower = torch.cat([ranges[n].lower[problems].flatten(1) for n in self.names], dim=1)
         upper = torch.cat([ranges[n].upper[problems].flatten(1) for n in self.names], dim=1)
@@ -144,7 +140,3 @@ class Halving:
             return None
         below, above = upper.scatter(1, place, middle), lower.scatter(1, place, middle)
         return root.repeat(2), torch.cat([lower, above]), torch.cat([below, upper])
-
-
-def _has_one_ball(box: InputRange) -> bool:
-    return any(isinstance(domain, Ball) and domain.p == 1 for domain in box.domains or ())

@@ -116,18 +116,20 @@ class Region:
         return value
 
     def empty(self) -> Tensor:
-        """Problems whose box lies outside of its 2-ball, for certain, so that nothing is left.
+        """Problems whose box lies outside of its ball, for certain, so that nothing is left.
 
         The distance of the box from the centre is computed to within a relative error far below
         1e-9, and compared with a radius that is larger by so much.
         """
         found = torch.zeros((), dtype=torch.bool)
         for name, balls in self._balls.items():
-            if balls is None or 2 not in balls.radius:
+            if balls is None:
                 continue
             lower, upper = (end.flatten(1) for end in self.ends(name))
             away = torch.maximum(lower - balls.center, balls.center - upper).clamp_min(0.0)
-            found = found | (_length(away) > balls.radius[2] * (1 + 1e-9) + TINY)
+            for p, eps in balls.radius.items():
+                distance = away.sum(1) if p == 1 else _length(away)
+                found = found | (distance > eps * (1 + 1e-9) + TINY)
         return found
 
     def pull_in(self, name: str, problems: Tensor, points: Tensor) -> Tensor:
@@ -161,12 +163,14 @@ class Region:
     def _spent(self, name: str, rows: Tensor, eps: Tensor) -> Tensor:
         """How far each element moves when a budget goes to the largest entries of a row first.
 
-        For rows [problems, rows, n] and budgets [problems], each element up to its box's end.
+        For rows [problems, rows, n] and budgets [problems], each element up to its box's end. An
+        element whose whole range lies behind the centre does not move: it only adds to the value.
         """
         lower, upper = (end.flatten(1) for end in self.ends(name))
         balls = self._balls[name]
         center = (lower + upper) * 0.5 if balls is None else balls.center
         room = torch.where(rows > 0, (center - lower).unsqueeze(1), (upper - center).unsqueeze(1))
+        room = room.clamp_min(0.0)
         order = rows.abs().argsort(dim=2, descending=True)
         room = room.gather(2, order)
         before = room.cumsum(2) - room
