@@ -188,6 +188,7 @@ class BranchAndBound:
                 raise MemoryError
             open_ = (batch.scores > 0).any(1)
             for i in (~open_).nonzero().flatten().tolist():
+                self.deadline.check()
                 status = self._leaf(batch[i : i + 1])
                 if status == "refuted":
                     return status
