@@ -200,7 +200,7 @@ def test_whatever_can_be_shared_is_shared() -> None:
     claim = Claim(Ball([0.0] * 4, 0.1), Zero(), MaxAbs(1.0))
     encoder = Encoder(components, claim)
     whole = encoder.encode(components.full())
-    assert [node.name for node in whole.graph.nodes] == ["difference"]
+    assert [node.name for node in whole.graph.nodes] == ["difference~"]
     last = encoder.encode(components.full().remove("fc5/0"))
     assert len(last.graph) <= len(encoder.network) + 4
 

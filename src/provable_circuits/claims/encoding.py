@@ -168,6 +168,7 @@ class Encoder:
                 f"{type(claim.metric).__name__} serves sampling alone: choose LogitDifference, "
                 "WinnerMargin, MaxAbs or Norm to prove a claim."
             )
+        _check_names(components.graph)
         self.components = components
         self.claim = claim
         self.network = lower(components.graph)
@@ -466,7 +467,7 @@ class _Encoding:
     def _zero(self, name: str) -> str:
         """A tensor of which nothing is kept."""
         shape = self.e.network[name].shape
-        return self.builder.constant(f"{name}.zero", torch.zeros(shape, dtype=torch.float64))
+        return self.builder.constant(f"{name}~zero", torch.zeros(shape, dtype=torch.float64))
 
     # --- patching at a site --------------------------------------------------------------------
 
@@ -483,7 +484,7 @@ class _Encoding:
                     return Slice(self._zero(node.name))
                 return Slice(value.node, kept, full=value.kept is None)
             if not bool(mask.any()):
-                return Slice(self.builder.constant(f"{node.name}.fixed", patch))
+                return Slice(self.builder.constant(f"{node.name}~fixed", patch))
             masked = self._masked(node, mask, value)
             return Slice(self._own(node.name, ops.Affine(shift=gone), masked, role=".patched"))
         own = self._masked(node, mask, value) if bool(mask.any()) else None
@@ -513,6 +514,20 @@ class _Encoding:
         if not bool(mask.any()):
             return source
         return self._own(node.name, ops.Affine(scale=(~mask).double()), source, role=".source")
+
+
+def _check_names(graph: Graph) -> None:
+    """Refuse names that a merged graph could give to tensors of its own.
+
+    Enclosures are remembered by name, so no name may stand for two tensors.
+    """
+    for node in graph.nodes:
+        if node.name.startswith(("patch:", "at:")) or "~" in node.name or "^" in node.name:
+            raise ArgumentError(
+                f"The network has a tensor named {node.name!r}. Names that start with 'patch:' or "
+                "'at:', or contain '~' or '^', are kept for what a proof adds to the network: "
+                "rename it."
+            )
 
 
 def _along_channels(mask: Tensor, layer: Layer) -> bool:

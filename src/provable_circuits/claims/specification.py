@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import torch
 from torch import Tensor
@@ -39,6 +40,38 @@ class Specification:
     offsets: Tensor
 
     @property
+    def _square(self) -> Fraction | None:
+        """What sums of squares are held against; None unless the metric is a 2-norm."""
+        if not (isinstance(self.metric, Norm) and self.metric.p == 2):
+            return None
+        return -Fraction(float(self.offsets[0, 0]))
+
+    def at_least(self, excess: float) -> float:
+        """By how much the metric is exceeded at least, if its rows are by ``excess`` at least.
+
+        The rows of a 2-norm are about its square: with t the tolerance, s <= t^2 the number that
+        squares are held against and e the excess over it, the norm exceeds t by sqrt(s + e) - t,
+        which is (s + e - t^2) / (sqrt(s + e) + t).
+        """
+        if self._square is None or not math.isfinite(excess) or not isinstance(self.metric, Norm):
+            return excess
+        tolerance = Fraction(float(self.metric.tolerance))
+        square = self._square + Fraction(excess)
+        over = square - tolerance**2
+        if over <= 0:
+            return min(float(over), 0.0)
+        return float(over) / ((math.sqrt(float(square)) + float(tolerance)) * (1 + 1e-12))
+
+    def at_most(self, excess: float) -> float:
+        """By how much the metric is exceeded at most, if its rows are by ``excess`` at most."""
+        if self._square is None or not math.isfinite(excess) or not isinstance(self.metric, Norm):
+            return excess
+        square = max(float(self._square + Fraction(excess)), 0.0) * (1 + 1e-12)
+        most = math.sqrt(square) * (1 + 1e-12) - float(self.metric.tolerance)
+        slack = 1e-12 * (math.sqrt(square) + float(self.metric.tolerance))
+        return min(most + slack, 0.0) if excess <= 0 else most + slack
+
+    @property
     def needs_reference(self) -> bool:
         """Whether the network's own output appears."""
         return not isinstance(self.metric, WinnerMargin)
@@ -49,22 +82,22 @@ class Specification:
             return output
         if output == reference:
             zero = torch.zeros(self.rows.shape[2], dtype=torch.float64)
-            return builder.constant("difference", zero)
-        difference = builder.add("difference", Subtract(), output, reference)
+            return builder.constant("difference~", zero)
+        difference = builder.add("difference~", Subtract(), output, reference)
         metric = self.metric
         if not isinstance(metric, Norm) or metric.p == math.inf:
             return difference
         count = builder[difference].shape[0]
         if metric.p == 2:
-            terms = builder.add("squares", Square(), difference)
+            terms = builder.add("squares~", Square(), difference)
         else:
             flip = Affine(scale=torch.tensor(-1.0, dtype=torch.float64))
-            rise = builder.add("rise", ReLU(), difference)
-            fall = builder.add("fall", ReLU(), builder.add("reversed", flip, difference))
-            terms = builder.add("sides", Concat(0), rise, fall)
+            rise = builder.add("rise~", ReLU(), difference)
+            fall = builder.add("fall~", ReLU(), builder.add("reversed~", flip, difference))
+            terms = builder.add("sides~", Concat(0), rise, fall)
             count *= 2
         ones = torch.ones(1, count, dtype=torch.float64)
-        return builder.add("total", Linear(ones), terms)
+        return builder.add("total~", Linear(ones), terms)
 
 
 def specify(claim: Claim, graph: Graph) -> Specification:
@@ -90,6 +123,11 @@ def specify(claim: Claim, graph: Graph) -> Specification:
         rows, offsets = _winner_rows(metric, anchor)
     else:
         raise ArgumentError(f"{type(metric).__name__} cannot be proved.")
+    if not bool(offsets.isfinite().all()):
+        raise ArgumentError(
+            "The network's outputs at the claim's inputs are so large that its margin is not a "
+            "finite number: nothing can be proved about it."
+        )
     return Specification(metric, rows.contiguous(), offsets)
 
 

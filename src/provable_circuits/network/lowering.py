@@ -57,14 +57,14 @@ def _clip(builder: GraphBuilder, node: Node, op: Clip, source: str) -> str:
     value = source
     last = math.isinf(op.high)
     if not math.isinf(op.low):
-        value = builder.add(f"{node.name}.above", Affine(shift=_number(-op.low)), value)
-        value = builder.add(f"{node.name}.low", ReLU(), value)
-        name = node.name if last else f"{node.name}.floor"
+        value = builder.add(f"{node.name}^above", Affine(shift=_number(-op.low)), value)
+        value = builder.add(f"{node.name}^low", ReLU(), value)
+        name = node.name if last else f"{node.name}^floor"
         value = builder.add(name, Affine(shift=_number(op.low)), value)
     if not last:
         flip = Affine(_number(-1.0), _number(op.high))
-        value = builder.add(f"{node.name}.below", flip, value)
-        value = builder.add(f"{node.name}.high", ReLU(), value)
+        value = builder.add(f"{node.name}^below", flip, value)
+        value = builder.add(f"{node.name}^high", ReLU(), value)
         value = builder.add(node.name, flip, value)
     if value == source:
         value = builder.add(node.name, Affine(), value)
@@ -74,7 +74,7 @@ def _clip(builder: GraphBuilder, node: Node, op: Clip, source: str) -> str:
 def _max_pool(builder: GraphBuilder, node: Node, op: MaxPool2d, source: str) -> str:
     index = _windows(op, builder[source].shape)
     values = [
-        builder.add(f"{node.name}.window{i}", Gather(part.contiguous()), source)
+        builder.add(f"{node.name}^window{i}", Gather(part.contiguous()), source)
         for i, part in enumerate(index)
     ]
     level = 0
@@ -86,7 +86,7 @@ def _max_pool(builder: GraphBuilder, node: Node, op: MaxPool2d, source: str) -> 
             if len(pair) == 1:
                 merged.append(pair[0])
                 continue
-            stem = f"{node.name}.max{level}.{i}"
+            stem = f"{node.name}^max{level}.{i}"
             gap = builder.add(f"{stem}.gap", Subtract(), pair[0], pair[1])
             gain = builder.add(f"{stem}.gain", ReLU(), gap)
             merged.append(builder.add(node.name if last else stem, Add(), pair[1], gain))

@@ -96,7 +96,7 @@ class Halving:
         bounds.compute()
         found = bounds.backward(self.start, self.roots.rows[root])
         value, offsets = found.value[:, 0], self.roots.offsets[root]
-        low = value + offsets - slip(value, offsets) < 0
+        low = ~(value + offsets - slip(value, offsets) >= 0)
         left = (low & ~region.empty()).nonzero().flatten()
         if not len(left):
             return root[left], lower[left], upper[left], lower[left]

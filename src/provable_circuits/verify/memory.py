@@ -81,7 +81,7 @@ class Memory:
             if name in common:
                 self.lines[name] = line
         for name, mask in bounds.refined.items():
-            if name in common and name not in done:
+            if name in common and name not in done and name in bounds.ends:
                 self.started[name] = (bounds.ends[name], mask)
 
     def keep_own(self, bounds: Bounds, query: Query) -> None:

@@ -75,7 +75,9 @@ class Question:
         self.small = units <= SMALL
         self.stage = "linear"
         self.bound = math.inf
-        """A rigorous upper bound of the excess, so far."""
+        """A rigorous upper bound of the rows' excess, so far."""
+        self.closed = -math.inf
+        """The same of the rows that linear bounds closed."""
 
     def answer(self) -> Verdict:
         """Prove, refute, or say why neither."""
@@ -91,6 +93,8 @@ class Question:
             return self._proved(bounds, "difference" if quick else "linear")
         if self._corners(first, open_):
             return self._refuted("corner")
+        if not self.query.ranges:
+            return self._last_resort(bounds, None)
         for place, share in enumerate(SHARES if quick else ()):
             self.stage = "refining"
             bounds = self._sharpen(bounds, first, open_, share)
@@ -105,7 +109,7 @@ class Question:
 
     def _proved(self, bounds: Bounds | None, stage: str) -> Verdict:
         verifier = self.verifier
-        bound = min(self.bound, 0.0)
+        bound = verifier.encoder.specification.at_most(min(self.bound, 0.0))
         if verifier.last is not None and bool(self.settled.any()):
             bound = max(bound, verifier.last.bound)
         ends = verifier.network_ends(self.deadline) if bounds is None else bounds.ends
@@ -116,8 +120,14 @@ class Question:
     def _refuted(self, stage: str) -> Verdict:
         if self.found is None:
             raise RuntimeError("a refutation without a witness")
-        self.verifier.remember(self.found)
+        if stage != "pool":
+            self.verifier.remember(self.found)
         return Refuted(self.found, stage)
+
+    def undecided(self, reason: str) -> Undecided:
+        """Neither was shown; the bound says how far it got."""
+        specification = self.verifier.encoder.specification
+        return Undecided(reason, self.stage, specification.at_most(max(self.bound, 0.0)))
 
     # --- stages ---------------------------------------------------------------------------------
 
@@ -176,10 +186,18 @@ class Question:
             self.query.graph.outputs[0], -self.query.rows, keep_rows=not self.small
         )
         slip = (found.value.abs() + offsets.abs()) * 2.0**-52
-        reached = (found.value + offsets - slip)[~self.settled]
-        self.bound = min(self.bound, -float(reached.min()))
-        open_ = (found.value + offsets - slip < 0) & ~self.settled.unsqueeze(1)
+        reached = found.value + offsets - slip
+        asked = ~self.settled.unsqueeze(1)
+        open_ = ~(reached >= 0) & asked
+        shut = reached[(reached >= 0) & asked]
+        self.closed = -float(shut.min()) if len(shut) else -math.inf
+        self._narrow(-float(reached[~self.settled].min()))
         return found, open_.nonzero()
+
+    def _narrow(self, bound: float) -> None:
+        """Take a new upper bound of all rows, if it is one."""
+        if bound < self.bound:
+            self.bound = bound
 
     def _sharpen(self, bounds: Bounds, found: Pass, open_: Tensor, share: float) -> Bounds:
         """Refine, for inputs still open, the units that make up a share of their bounds' costs."""
@@ -241,7 +259,7 @@ class Question:
         choice = optimise(relaxed, start, rows, offsets, relaxed.slopes, steps=steps)
         value = choice.found.value[:, 0] + offsets
         value = value - (choice.found.value[:, 0].abs() + offsets.abs()) * 2.0**-52
-        self.bound = min(self.bound, -float(value.min()))
+        self._narrow(max(self.closed, -float(value.min())))
         if bool((value >= 0).all()):
             return self._proved(bounds, "slopes")
         self.stage = "branching"
@@ -250,14 +268,14 @@ class Question:
         try:
             status = search.run(choice)
         finally:
-            self.bound = min(self.bound, search.bound)
+            self._narrow(max(self.closed, search.bound))
         if status == "refuted":
             return self._refuted("branching")
         if status == "proved":
             return self._proved(bounds, "branching")
         return self._last_resort(bounds, roots)
 
-    def _last_resort(self, bounds: Bounds, roots: Roots) -> Verdict:
+    def _last_resort(self, bounds: Bounds, roots: Roots | None) -> Verdict:
         """What splitting ReLUs could not close: exact arithmetic, or halving of few inputs."""
         self.stage = "exact"
         verdict = self.verifier.exact.decide(self.query.circuit, self.deadline)
@@ -269,7 +287,8 @@ class Question:
         kinked = all(
             leak(self.structure.ops[node.name]) is not None for node in self.structure.activations
         )
-        if not kinked or any(box.domains is not None for box in self.region.ranges.values()):
+        curved = not kinked or any(r.domains is not None for r in self.region.ranges.values())
+        if roots is not None and curved:
             self.stage = "halving"
             status = Halving(
                 self.structure,
@@ -283,8 +302,7 @@ class Question:
                 return self._refuted("halving")
             if status == "proved":
                 return self._proved(bounds, "halving")
-        reason = TOO_CLOSE if kinked else NOT_TIGHT
-        return Undecided(reason, self.stage, max(self.bound, 0.0))
+        return self.undecided(TOO_CLOSE if kinked else NOT_TIGHT)
 
     def _corners(self, found: Pass, open_: Tensor) -> bool:
         """Try the corners that the bounds of what is open point to."""

@@ -71,7 +71,8 @@ class Relaxed:
     def view(self, dtype: torch.dtype, slopes: Tensor | None = None) -> View:
         """What a backward pass needs; ``slopes`` replace the lower slopes of open units.
 
-        Slopes must be numbers that float32 holds.
+        Slopes lie in [leak, 1]. Rounded to float32, as any factor of a row, they are off by what
+        the error of a float32 pass allows for; in float64 they are used as they are.
         """
         if dtype not in self._views:
             self._views[dtype] = self._view(dtype)

@@ -8,17 +8,14 @@ replayed in one run.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import torch
 from torch import Tensor
 
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.encoding import Encoder
-from provable_circuits.claims.metrics import Norm
 from provable_circuits.claims.patching import FixedPatching, IntervalHull, Reachable
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.execution import evaluate, operations
@@ -96,7 +93,7 @@ class Replay:
         before, after = _middle(outputs["reference"]), _middle(output)
         found: list[Witness | None] = []
         for i, candidate in enumerate(candidates):
-            by = self._in_metric(float(excess[i]), candidate.index)
+            by = self.encoder.specification.at_least(float(excess[i]))
             if not (inside[i] and by > 0):
                 found.append(None)
                 continue
@@ -115,23 +112,6 @@ class Replay:
                 )
             )
         return found
-
-    def _in_metric(self, excess: float, index: int) -> float:
-        """By how much the metric itself is exceeded: the 2-norm is bounded by its square.
-
-        With t the tolerance, s <= t^2 the number that squares were held against and e the excess
-        over it, the norm exceeds t by sqrt(s + e) - t, which is (s + e - t^2) / (sqrt(s + e) + t).
-        """
-        metric = self.claim.metric
-        if not (isinstance(metric, Norm) and metric.p == 2) or not math.isfinite(excess):
-            return excess
-        tolerance = Fraction(float(metric.tolerance))
-        held = -float(self.encoder.specification.offsets[index, 0])
-        square = Fraction(held) + Fraction(excess)
-        over = square - tolerance**2
-        if over <= 0:
-            return 0.0
-        return float(over) / ((math.sqrt(float(square)) + float(tolerance)) * (1 + 1e-12))
 
     def _patches(
         self, candidates: Sequence[Candidate], inside: list[bool]

@@ -100,7 +100,8 @@ class Screen:
     def _broken(self, circuits: Sequence[Circuit]) -> Likely:
         """Circuits that exceed the metric at an earlier witness, by plain runs."""
         verifier = self.verifier
-        pool, components = verifier.pool, verifier.components
+        components, hull = verifier.components, isinstance(verifier.claim.patching, IntervalHull)
+        pool = [w for w in verifier.pool if not hull or w.patch_values is not None]
         if not pool:
             return {}
         z = torch.stack([witness.z for witness in pool]).double()
@@ -182,7 +183,7 @@ class Screen:
         least = value.unflatten(0, (len(group), -1)).flatten(1).amin(1).tolist()
         for i, reached in zip(group, least, strict=True):
             if reached >= 0:
-                found[i] = Proved(-reached, "linear")
+                found[i] = Proved(verifier.encoder.specification.at_most(-reached), "linear")
         if min(least) >= 0:
             return
         row = value.argmin(1)

@@ -104,7 +104,7 @@ def optimise(
         gradient = torch.where(relaxed.open, coefficients.clamp_min(0.0) * read, 0.0)
         rate = DECAY**step
         free = free + RATE * rate * movers[0].step(gradient)
-        free = torch.maximum(free, units.leaks).clamp_max(1.0).float().double()
+        free = torch.maximum(free.float().double(), units.leaks).clamp_max(1.0)
         if split and signs is not None:
             dual = dual + DUAL_RATE * rate * movers[1].step(-signs * read)
             dual = dual.clamp_min(0.0) * signs.abs()

@@ -100,15 +100,15 @@ class Verifier:
                 return verdict
         question = Question(self, self.encoder.encode(circuit), settled, deadline)
         try:
-            if self.last is None and not self.small:
+            if self.last is None and not self.small and self.encoder.specification.needs_reference:
                 self._begin(deadline)
             return question.answer()
         except OutOfTime:
-            return Undecided("time", question.stage, max(question.bound, 0.0))
+            return question.undecided("time")
         except (MemoryError, RuntimeError) as error:
             if not _out_of_memory(error):
                 raise
-            return Undecided("memory", question.stage, max(question.bound, 0.0))
+            return question.undecided("memory")
 
     def screen(self, circuits: Sequence[Circuit], timeout: float = 45.0) -> list[Verdict | None]:
         """Cheap answers for many circuits at once; None for those that only ``ask`` can decide.
@@ -167,7 +167,10 @@ class Verifier:
         return bounds
 
     def _begin(self, deadline: Deadline) -> None:
-        """Ask about the network itself, whose proof is where those of its circuits start from."""
+        """Ask about the network itself, whose proof is where those of its circuits start from.
+
+        It compares equal with itself, so that this takes no more than enclosures of its tensors.
+        """
         full = self.components.full()
         settled = torch.zeros(self.encoder.count, dtype=torch.bool)
         Question(self, self.encoder.encode(full), settled, deadline).answer()
