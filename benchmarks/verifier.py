@@ -150,7 +150,7 @@ def main() -> None:
     text = report(results, left_out)
     print(text)
     if arguments.out is not None:
-        put(arguments.out, "verifier", text)
+        put(arguments.out, f"{arguments.claim} robustness", text)
 
 
 if __name__ == "__main__":
