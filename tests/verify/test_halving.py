@@ -9,6 +9,8 @@ import torch
 from torch import nn
 
 import provable_circuits as pc
+from provable_circuits.verify.deadline import Deadline
+from provable_circuits.verify.exact.stage import decide_exactly
 
 CURVED = {"tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
 
@@ -72,6 +74,19 @@ def test_a_2_norm_is_exceeded_in_its_own_units() -> None:
     assert witness.excess <= norm - 0.01
 
 
+def test_at_a_point_too() -> None:
+    """Points are decided in exact arithmetic where enclosures leave them open."""
+    graph = network(nn.ReLU)
+    components = graph.components()
+    circuit = components.empty()
+    claim = pc.Claim(pc.Point([0.1, 0.2, 0.3]), pc.Zero(), pc.Norm(0.01, p=2))
+    verdict = decide_exactly(components, claim, circuit, Deadline.after(10))
+    assert isinstance(verdict, pc.Refuted)
+    witness = verdict.witness
+    norm = float((witness.reference - witness.output).norm())
+    assert witness.excess == pytest.approx(norm - 0.01, rel=1e-9)
+
+
 def test_many_inputs_say_that_bounds_are_not_tight() -> None:
     torch.manual_seed(0)
     first, second, last = nn.Linear(30, 8), nn.Linear(8, 8), nn.Linear(8, 3)
@@ -89,4 +104,4 @@ def test_many_inputs_say_that_bounds_are_not_tight() -> None:
         if isinstance(verdict, pc.Undecided):
             reasons.add(verdict.reason)
             assert verdict.bound > 0
-    assert reasons == {"the bounds of its curved functions are not tight enough"}
+    assert reasons == {"the bounds of what is curved are not tight enough"}

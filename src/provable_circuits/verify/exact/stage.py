@@ -339,7 +339,7 @@ class _Question:
         if constraints is None:
             return None
         number, worst = max(constraints, key=lambda found: found[1].constant)
-        excess = below(worst.constant)
+        excess = self._in_metric(worst.constant) if worst.constant > 0 else 0.0
         if not excess > 0:
             return None
         shape = self.network.graph.input_shape
@@ -355,6 +355,22 @@ class _Question:
             else None,
             patch_values=self._patch_values(hull) if hull else None,
         )
+
+    def _in_metric(self, excess: Fraction) -> float:
+        """By how much the metric is exceeded at least: constraints of a 2-norm are about squares.
+
+        The norm exceeds its tolerance t by e / (sqrt(t^2 + e) + t); with t = 0 the constraints are
+        about single differences, none of which is larger than the norm.
+        """
+        metric = self.encoder.claim.metric
+        if not (isinstance(metric, Norm) and metric.p == 2 and metric.tolerance > 0):
+            return below(excess)
+        tolerance = Fraction(float(metric.tolerance))
+        square = excess + tolerance**2
+        if square > 10**300:
+            return below(Fraction(math.isqrt(int(square))) - tolerance)
+        norm = Fraction(math.sqrt(float(square)) * (1 + 1e-12))
+        return below(excess / (norm + tolerance))
 
     def _patch_values(self, hull: Mapping[str, list[float]]) -> dict[str, Tensor]:
         """The values of all units of all sites; kept ones have the middle of their box."""
