@@ -20,12 +20,12 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from provable_circuits.rounding import Interval
 from provable_circuits.verify.backward import Fixed, backward
 from provable_circuits.verify.bounds import Bounds, Structure
 from provable_circuits.verify.costs import unit_costs
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.leaf import solve_leaf
+from provable_circuits.verify.memory import picked
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxed import Relaxed
 from provable_circuits.verify.slopes import Choice, optimise
@@ -180,7 +180,7 @@ class BranchAndBound:
         while len(self._queue):
             self.deadline.check()
             if self.small and self.parts > LONG and self.steps < LONG_STEPS:
-                self.steps = LONG_STEPS
+                self.steps, self.close, self._reached = LONG_STEPS, False, math.inf
                 self._queue = self._survivors(roots, self.whole, None, choice, roots.signs)
             order = self._queue.value.argsort()
             batch, rest = self._queue[order[: self.width]], self._queue[order[self.width :]]
@@ -220,7 +220,7 @@ class BranchAndBound:
     def _refined(self, parts: Parts) -> tuple[Relaxed, Bounds]:
         """The parts with every tensor enclosed anew, within what they inherit."""
         ends = {
-            node.inputs[0]: _rows(self.roots.bounds.ends[node.inputs[0]], parts.root)
+            node.inputs[0]: picked(self.roots.bounds.ends[node.inputs[0]], parts.root)
             for node in self.structure.activations
         }
         lower, upper = self.units.split(parts.lower), self.units.split(parts.upper)
@@ -388,12 +388,6 @@ def _signs(lower: Tensor, upper: Tensor) -> Tensor:
 def _batches(count: int, size: int) -> list[Tensor]:
     """The numbers up to ``count``, so many at a time."""
     return list(torch.arange(count).split(size))
-
-
-def _rows(ends: Interval, index: Tensor) -> Interval:
-    """The ends of some problems; those of constants are the same for all."""
-    lower, upper = ends
-    return (lower[index], upper[index]) if len(lower) > 1 else ends
 
 
 def slip(value: Tensor, offset: Tensor) -> Tensor:

@@ -47,7 +47,7 @@ REPLAYED = 4
 """How many of a batch of candidates are replayed, best first."""
 
 TOO_CLOSE = "numerically too close to call"
-NOT_TIGHT = "the bounds of its curved functions are not tight enough"
+NOT_TIGHT = "the bounds of what is curved are not tight enough"
 
 
 class Question:
@@ -287,7 +287,7 @@ class Question:
         kinked = all(
             leak(self.structure.ops[node.name]) is not None for node in self.structure.activations
         )
-        curved = not kinked or any(r.domains is not None for r in self.region.ranges.values())
+        curved = not kinked or self.region.has_balls(2)
         if roots is not None and curved:
             self.stage = "halving"
             status = Halving(
@@ -302,7 +302,7 @@ class Question:
                 return self._refuted("halving")
             if status == "proved":
                 return self._proved(bounds, "halving")
-        return self.undecided(TOO_CLOSE if kinked else NOT_TIGHT)
+        return self.undecided(NOT_TIGHT if curved else TOO_CLOSE)
 
     def _corners(self, found: Pass, open_: Tensor) -> bool:
         """Try the corners that the bounds of what is open point to."""

@@ -115,6 +115,10 @@ class Region:
             value = torch.maximum(value, start - way)
         return value
 
+    def has_balls(self, p: int) -> bool:
+        """Whether some input ranges over a ball of the p-norm, for p = 1 or 2."""
+        return any(balls is not None and p in balls.radius for balls in self._balls.values())
+
     def empty(self) -> Tensor:
         """Problems whose box lies outside of its ball, for certain, so that nothing is left.
 
