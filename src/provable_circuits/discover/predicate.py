@@ -7,6 +7,8 @@ asked to, at random points of their domains. It can refute a circuit; it can nev
 
 from __future__ import annotations
 
+import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -30,9 +32,12 @@ class Predicate(ABC):
     together: int = 1
     """How many circuits are worth screening at once."""
 
+    wave: int = 64
+    """How many circuits are best asked about at once, where there are many."""
+
     @abstractmethod
-    def ask(self, circuits: Sequence[Circuit]) -> list[Verdict]:
-        """One verdict for each circuit."""
+    def ask(self, circuits: Sequence[Circuit], limit: float = math.inf) -> list[Verdict]:
+        """One verdict for each circuit; ``limit`` is in seconds, for all of them."""
 
     def screen(self, circuits: Sequence[Circuit]) -> list[Verdict | None]:
         """Cheap verdicts; None for circuits that only ``ask`` can decide."""
@@ -72,8 +77,19 @@ class Decided(Predicate):
         self.verifier = Verifier(components, claim, seed=seed, device=device)
         self.together = 64 if self.verifier.small else 1
 
-    def ask(self, circuits: Sequence[Circuit]) -> list[Verdict]:
-        return [self.verifier.ask(circuit, self.timeout) for circuit in circuits]
+    def ask(self, circuits: Sequence[Circuit], limit: float = math.inf) -> list[Verdict]:
+        ends = time.monotonic() + limit
+        found: list[Verdict | None] = [None] * len(circuits)
+        if len(circuits) > 1:
+            found = self.verifier.screen(circuits, min(self.timeout, limit))
+        return [
+            self.verifier.ask(circuit, self._seconds(ends)) if verdict is None else verdict
+            for circuit, verdict in zip(circuits, found, strict=True)
+        ]
+
+    def _seconds(self, ends: float) -> float:
+        """The time for a question of which all must end by a moment."""
+        return max(min(self.timeout, ends - time.monotonic()), 0.001)
 
     def screen(self, circuits: Sequence[Circuit]) -> list[Verdict | None]:
         return self.verifier.screen(circuits, self.timeout)
@@ -138,7 +154,7 @@ class Sampled(Predicate):
         )
         return excess.flatten(1), outputs
 
-    def ask(self, circuits: Sequence[Circuit]) -> list[Verdict]:
+    def ask(self, circuits: Sequence[Circuit], limit: float = math.inf) -> list[Verdict]:
         if not circuits:
             return []
         excess, outputs = self.excess(circuits)

@@ -143,6 +143,10 @@ class Components(Sequence[Component]):
             bits |= 1 << self.index_of(name)
         return self._circuit(bits)
 
+    def circuit_of(self, mask: Tensor) -> Circuit:
+        """The circuit that keeps what is true in a boolean tensor [components]."""
+        return self._circuit(sum(1 << i for i, kept in enumerate(mask.tolist()) if kept))
+
     def masks(self, circuits: Sequence[Circuit]) -> Tensor:
         """Which components each circuit keeps: a boolean tensor [circuits, components]."""
         for circuit in circuits:

@@ -82,7 +82,7 @@ class Replay:
         keep = components.masks([candidate.circuit for candidate in candidates])
         masks = {site.tensor: site.unit_mask(keep) for site in components.sites}
         reference = propagate(self.graph, {self.graph.inputs[0]: (points, points)})
-        output = self._circuit(points, masks, patches)
+        output, own = self._circuit(points, masks, patches)
         outputs = {"reference": reference[self.graph.outputs[0]], "output": output}
         feeds = {name: outputs[name] for name in self._y.inputs}
         low, high = propagate(self._y, feeds)[self._y.outputs[0]]
@@ -90,6 +90,8 @@ class Replay:
         rows = self.encoder.specification.rows[index]
         offsets = self.encoder.specification.offsets[index]
         excess, row = _least(rows, offsets, low, high).max(1)
+        if values is not None:
+            values = self._values_of_the_run(candidates, masks, values, own)
         before, after = _middle(outputs["reference"]), _middle(output)
         found: list[Witness | None] = []
         for i, candidate in enumerate(candidates):
@@ -157,9 +159,30 @@ class Replay:
             patches[site.tensor] = (kept[site.tensor], kept[site.tensor])
         return patches, kept
 
+    def _values_of_the_run(
+        self,
+        candidates: Sequence[Candidate],
+        masks: Mapping[str, Tensor],
+        values: Mapping[str, Tensor],
+        own: Mapping[str, Interval],
+    ) -> dict[str, Tensor]:
+        """Patch values, and for units that are kept what they computed.
+
+        With those as patches a smaller circuit does what this one did: a witness that was found for
+        a circuit is one for every circuit within it.
+        """
+        found = {}
+        for name, given in values.items():
+            ends = [self.encoder.hull_at(name, candidate.index) for candidate in candidates]
+            lower, upper = (torch.cat(side) for side in zip(*ends, strict=True))
+            computed = torch.minimum(torch.maximum(_middle(own[name]), lower), upper)
+            found[name] = torch.where(masks[name], computed, given)
+        return found
+
     def _circuit(
         self, points: Tensor, masks: Mapping[str, Tensor], patches: Mapping[str, Interval]
-    ) -> Interval:
+    ) -> tuple[Interval, dict[str, Interval]]:
+        """The circuit's outputs, and every tensor of its run."""
         ops = operations(self.graph, torch.float64, points.device)
         found: dict[str, Interval] = {}
         for node in self.graph.nodes:
@@ -173,7 +196,7 @@ class Replay:
                 ends = (torch.where(mask, ends[0], patch[0]), torch.where(mask, ends[1], patch[1]))
             found[node.name] = ends
         lower, upper = found[self.graph.outputs[0]]
-        return lower.expand(len(points), -1), upper.expand(len(points), -1)
+        return (lower.expand(len(points), -1), upper.expand(len(points), -1)), found
 
 
 def _least(rows: Tensor, offsets: Tensor, low: Tensor, high: Tensor) -> Tensor:

@@ -1,0 +1,196 @@
+"""A search in progress: what was asked, what is known, how far it got.
+
+Algorithms ask through here, so that each question is counted, the best circuit shown so far is kept
+whatever happens next, a limit on the whole search is honoured, and progress is told.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from provable_circuits.discover.monotonicity import Monotonicity
+from provable_circuits.discover.predicate import Predicate
+from provable_circuits.network.circuit import Circuit
+from provable_circuits.network.components import Component, Components
+from provable_circuits.progress import Listener, Progress
+from provable_circuits.verify.verdict import Refuted, Verdict
+
+
+KEPT = 4096
+"""How many refutations, witnesses included, are held in memory."""
+
+
+class BudgetSpent(Exception):  # noqa: N818  (an event, not an error)
+    """The time for the whole search is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A step forward: the size of the best circuit and the lower bound, after some seconds."""
+
+    seconds: float
+    size: int
+    lower: int | None
+    queries: int
+
+
+def faithful(verdict: Verdict) -> bool:
+    """Whether a circuit may be taken: proved, or held where the predicate is sampled."""
+    return verdict.proved or verdict.held
+
+
+class Search:
+    """One search over circuits.
+
+    Args:
+        predicate: what circuits are asked about.
+        order: the components in the order in which they are tried.
+        monotone: what is known of the predicate.
+        listener: called with the progress after each answer.
+        budget: seconds for the whole search; None for no limit.
+
+    Attributes:
+        best: the smallest circuit shown to be faithful so far, None before the first.
+        verdict: the verdict on it.
+        lower: no faithful circuit is smaller, if the predicate is monotone; 0 if nothing is known.
+        refuted: by a circuit's bits its refutation; of very many the latest.
+        undecided: the bits of circuits that could not be decided.
+    """
+
+    def __init__(
+        self,
+        predicate: Predicate,
+        order: Sequence[Component],
+        monotone: Monotonicity,
+        listener: Listener | None = None,
+        budget: float | None = None,
+    ) -> None:
+        self.predicate = predicate
+        self.order = tuple(order)
+        self.monotone = monotone
+        self.listener = listener
+        self.began = time.monotonic()
+        self._ends = math.inf if budget is None else self.began + budget
+        self.best: Circuit | None = None
+        self.verdict: Verdict | None = None
+        self.lower = 0
+        self.queries: Counter[str] = Counter()
+        self.stages: Counter[str] = Counter()
+        self.timeline: list[Moment] = []
+        self.refuted: dict[int, Refuted] = {}
+        self.undecided: set[int] = set()
+        self._doing = "starting"
+        self._done = 0
+        self._total: int | None = None
+
+    @property
+    def components(self) -> Components:
+        """The components that circuits are sets of."""
+        return self.predicate.components
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the search began."""
+        return time.monotonic() - self.began
+
+    @property
+    def asked(self) -> int:
+        """How many questions were answered."""
+        return self.queries.total()
+
+    def phase(self, doing: str, total: int | None = None) -> None:
+        """Begin a phase of so many questions."""
+        self._doing, self._done, self._total = doing, 0, total
+        self._tell()
+
+    def ask(self, circuit: Circuit, doing: str | None = None) -> Verdict:
+        """The verdict on one circuit."""
+        self.check()
+        (verdict,) = self.predicate.ask([circuit], self.left)
+        self.record(circuit, verdict, doing)
+        return verdict
+
+    def ask_all(self, circuits: Sequence[Circuit]) -> Iterator[tuple[Circuit, Verdict]]:
+        """Verdicts on many circuits, a wave at a time, in their order."""
+        wave = self.predicate.wave
+        for start in range(0, len(circuits), wave):
+            self.check()
+            part = circuits[start : start + wave]
+            verdicts = self.predicate.ask(part, self.left)
+            for circuit, verdict in zip(part, verdicts, strict=True):
+                self.record(circuit, verdict)
+            yield from zip(part, verdicts, strict=True)
+
+    def screen(self, circuits: Sequence[Circuit]) -> list[Verdict | None]:
+        """Cheap verdicts on many circuits; None for those that only ``ask`` can decide."""
+        self.check()
+        verdicts = self.predicate.screen(circuits)
+        for circuit, verdict in zip(circuits, verdicts, strict=True):
+            if verdict is not None:
+                self.record(circuit, verdict)
+        return verdicts
+
+    def record(self, circuit: Circuit, verdict: Verdict, doing: str | None = None) -> None:
+        """Count an answer, and keep what it shows."""
+        self.queries[verdict.kind] += 1
+        self.stages[verdict.stage] += 1
+        self._done += 1
+        if isinstance(verdict, Refuted):
+            self.refuted[circuit.bits] = verdict
+            if len(self.refuted) > KEPT:
+                del self.refuted[next(iter(self.refuted))]
+        elif verdict.undecided:
+            self.undecided.add(circuit.bits)
+        elif self.best is None or len(circuit) < len(self.best):
+            self.best, self.verdict = circuit, verdict
+            self._mark()
+        if doing is not None:
+            self._doing = doing
+        self._tell()
+
+    def raise_lower(self, lower: int) -> None:
+        """No faithful circuit is smaller than this, if the predicate is monotone."""
+        if lower > self.lower:
+            self.lower = lower
+            self._mark()
+            self._tell()
+
+    def check(self) -> None:
+        """End the search if its time is over."""
+        if time.monotonic() >= self._ends:
+            raise BudgetSpent
+
+    @property
+    def left(self) -> float:
+        """Seconds left for the whole search."""
+        return max(self._ends - time.monotonic(), 0.001)
+
+    @property
+    def claimed_lower(self) -> int | None:
+        """The lower bound, where it may be claimed."""
+        return self.lower if self.monotone.usable else None
+
+    def _mark(self) -> None:
+        size = len(self.components) if self.best is None else len(self.best)
+        self.timeline.append(Moment(self.seconds, size, self.claimed_lower, self.asked))
+
+    def _tell(self) -> None:
+        if self.listener is None:
+            return
+        of = len(self.components)
+        self.listener(
+            Progress(
+                seconds=self.seconds,
+                doing=self._doing,
+                size=of if self.best is None else len(self.best),
+                of=of,
+                lower=self.claimed_lower,
+                queries=dict(self.queries),
+                done=self._done,
+                total=self._total,
+            )
+        )
