@@ -19,8 +19,9 @@ from provable_circuits.claims.patching import (
     Reachable,
     Zero,
 )
-from provable_circuits.discover.api import discover
-from provable_circuits.discover.result import Result
+from provable_circuits.discover import minimality
+from provable_circuits.discover.api import blocking_set, discover
+from provable_circuits.discover.result import BlockingSet, Result
 from provable_circuits.errors import ProvableCircuitsError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Component, Components
@@ -42,6 +43,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Ball",
+    "BlockingSet",
     "Blocks",
     "Box",
     "Circuit",
@@ -78,7 +80,9 @@ __all__ = [
     "WinnerMargin",
     "Witness",
     "Zero",
+    "blocking_set",
     "discover",
     "load_weights",
+    "minimality",
     "verify",
 ]

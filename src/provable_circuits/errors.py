@@ -51,6 +51,12 @@ class MissingExtraError(ProvableCircuitsError, ImportError):
         )
 
 
+class UndecidedError(ProvableCircuitsError):
+    """An answer depends on a question that could not be decided."""
+
+    exit_code = 3
+
+
 class ClaimFailsError(ProvableCircuitsError):
     """The network itself violates the claim; ``verdict`` holds the witness."""
 

@@ -48,6 +48,9 @@ class Gate(LinearOp):
     def exact(self) -> bool:
         return True
 
+    def select(self, rows: Tensor) -> Gate:
+        return Gate(self.scale[rows])
+
     def spread(self, *inputs: Tensor) -> Tensor:
         return inputs[0] * self.scale
 

@@ -2,35 +2,63 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from types import MappingProxyType
+from typing import Any
 
 import torch
 
 from provable_circuits.claims.claim import Claim
-from provable_circuits.discover.greedy import Listener, greedy
+from provable_circuits.discover.binary_search import binary_search
+from provable_circuits.discover.blocking_sets import blocking_sets
+from provable_circuits.discover.distributed import Distributed
+from provable_circuits.discover.exhaustive import exhaustive
+from provable_circuits.discover.greedy import greedy
+from provable_circuits.discover.guarantees import minimality, necessity
+from provable_circuits.discover.hitting_set import hitting_set, smallest_blocking_set
+from provable_circuits.discover.monotonicity import monotonicity
+from provable_circuits.discover.orders import ordered
 from provable_circuits.discover.predicate import Decided, Predicate, Sampled
-from provable_circuits.discover.result import Result
+from provable_circuits.discover.result import BlockingSet, Result
+from provable_circuits.discover.search import BudgetSpent, Search
 from provable_circuits.errors import ArgumentError, ClaimFailsError
-from provable_circuits.network.components import Component, Components
+from provable_circuits.network.circuit import Circuit
+from provable_circuits.network.components import Components
 from provable_circuits.network.granularity import Granularity
 from provable_circuits.network.graph import Graph
+from provable_circuits.progress import Listener
+from provable_circuits.verify.verdict import Refuted
 
-ALGORITHMS = ("greedy",)
+ALGORITHMS: Mapping[str, Callable[[Search], Any]] = MappingProxyType(
+    {
+        "greedy": greedy,
+        "exhaustive": exhaustive,
+        "binary-search": binary_search,
+        "blocking-sets": blocking_sets,
+        "hitting-set": hitting_set,
+    }
+)
 METHODS = ("proof", "sampling")
 
 
 def discover(
     graph: Graph,
     claim: Claim,
-    granularity: str | Granularity = "auto",
+    granularity: str | Granularity | Components = "auto",
     algorithm: str = "greedy",
     *,
     method: str = "proof",
     outputs: bool = True,
     shortcuts: bool = False,
-    order: Sequence[str] | None = None,
+    order: str | Sequence[str] = "paper",
+    t_max: int = 3,
+    local_check: bool = False,
+    assume_monotone: bool = False,
     timeout: float = 45.0,
+    budget: float | None = None,
+    workers: int | Executor = 1,
     points: int = 0,
     seed: int = 0,
     device: torch.device | str = "cpu",
@@ -38,23 +66,35 @@ def discover(
 ) -> Result:
     """Find a small circuit of ``graph`` for which the claim holds.
 
+    An interrupt (Ctrl-C) ends the search, and the best circuit so far is returned.
+
     Args:
         graph: the network.
         claim: over which inputs, under which patching, by which metric.
-        granularity: what components are; see ``Graph.components``.
-        algorithm: ``"greedy"``.
+        granularity: what components are, see ``Graph.components``; or the components themselves.
+        algorithm: ``"greedy"``, ``"exhaustive"``, ``"binary-search"``, ``"blocking-sets"`` or
+            ``"hitting-set"``.
         method: ``"proof"`` decides each question over the whole of the claim's domains;
             ``"sampling"`` evaluates it at points, the baseline of the field, and proves nothing.
         outputs: whether units of the output layer are components.
         shortcuts: whether projections on shortcut paths are.
-        order: names of all components in the order in which they are tried; later layers first by
-            default.
+        order: in which order components are tried: ``"paper"`` (later layers first),
+            ``"attribution"`` (least important first), ``"random"``, or all names in an order of
+            one's own.
+        t_max: up to which size blocking sets are enumerated (``"blocking-sets"``).
+        local_check: ask in the end about each component that is not yet shown to be necessary.
+        assume_monotone: take the predicate to be monotone where that is not known; results that
+            rest on it say so.
         timeout: seconds for each question (proof).
+        budget: seconds for the whole search, None for no limit; then the best circuit so far is
+            returned.
+        workers: how many processes answer questions, or an ``Executor`` of ``concurrent.futures``
+            (proof).
         points: random points of each domain that are tried besides the unperturbed input
             (sampling).
         seed: the seed of whatever is random.
         device: where bounds are computed (proof).
-        listener: called after each question with the component, the circuit since, and the verdict.
+        listener: called with the progress after each answer.
 
     Raises:
         ClaimFailsError: the network itself violates the claim, so that no circuit can be asked for.
@@ -64,49 +104,164 @@ def discover(
             f"The 'algorithm' parameter must be one of {', '.join(ALGORITHMS)}. "
             f"Got {algorithm!r} instead."
         )
-    if method not in METHODS:
+    if isinstance(t_max, bool) or not isinstance(t_max, int) or t_max < 1:
         raise ArgumentError(
-            f"The 'method' parameter must be 'proof' or 'sampling'. Got {method!r} instead."
+            f"The 't_max' parameter must be a number of at least 1. Got {t_max!r} instead."
         )
-    began = time.monotonic()
-    components = graph.components(granularity, outputs=outputs, shortcuts=shortcuts)
-    predicate: Predicate
-    if method == "proof":
-        predicate = Decided(components, claim, timeout, seed, device)
-    else:
-        predicate = Sampled(components, claim, points, seed)
-    (whole,) = predicate.ask([components.full()])
-    if whole.refuted:
-        raise ClaimFailsError(
-            "The network itself violates the claim, so no circuit can satisfy it: choose smaller "
-            "domains, a larger tolerance, or inputs that the network gets right.",
-            whole,
+    components = _components(graph, granularity, outputs, shortcuts)
+    run = ALGORITHMS[algorithm]
+    if algorithm == "blocking-sets":
+        run = partial(blocking_sets, t_max=t_max)
+    predicate = _predicate(components, claim, method, timeout, points, seed, device, workers)
+    try:
+        search = Search(
+            predicate,
+            ordered(components, claim, order, seed),
+            monotonicity(claim, assume_monotone),
+            listener,
+            _positive("budget", budget),
         )
-    circuit, tried = greedy(predicate, _ordered(components, order), listener)
-    verdict = next((v for name, v in reversed(tried.items()) if name not in circuit), whole)
-    faithful = "proved" if verdict.proved else "sampled" if verdict.held else "undecided"
-    kept = {
-        name: "refuted-when-tried" if tried[name].refuted else "undecided" for name in circuit.names
+        stopped = _carry_out(search, run)
+        circuit = components.full() if search.best is None else search.best
+        kept = necessity(search, circuit, local_check and stopped is None)
+    finally:
+        predicate.close()
+    settings = {
+        "algorithm": algorithm,
+        "method": method,
+        "granularity": granularity if isinstance(granularity, str) else repr(granularity),
+        "order": order if isinstance(order, str) else list(order),
+        "t_max": t_max if algorithm == "blocking-sets" else None,
+        "local_check": local_check,
+        "assume_monotone": assume_monotone,
+        "timeout": timeout,
+        "budget": budget,
+        "workers": workers if isinstance(workers, int) else type(workers).__name__,
+        "points": points if method == "sampling" else None,
+        "seed": seed,
     }
     return Result(
         circuit=circuit,
         claim=claim,
-        faithful=faithful,
-        verdict=verdict,
+        faithful=_faithful(search),
+        verdict=search.verdict,
         kept=kept,
-        tried=tried,
-        algorithm=algorithm,
-        seconds=time.monotonic() - began,
+        minimality=minimality(search, circuit, search.verdict, kept),
+        lower=search.claimed_lower or None,
+        monotone=search.monotone.reason,
+        queries=dict(search.queries),
+        stages=dict(search.stages),
+        timeline=tuple(search.timeline),
+        stopped=stopped,
+        settings=settings,
+        seconds=search.seconds,
     )
 
 
-def _ordered(components: Components, order: Sequence[str] | None) -> list[Component]:
-    if order is None:
-        return list(components.discovery_order())
-    by_name = {component.name: component for component in components}
-    if sorted(order) != sorted(by_name):
-        raise ArgumentError(
-            "The 'order' parameter must name every component once: "
-            f"{len(by_name)} components, got {len(order)} names."
+def blocking_set(
+    graph: Graph,
+    claim: Claim,
+    granularity: str | Granularity | Components = "auto",
+    *,
+    outputs: bool = True,
+    shortcuts: bool = False,
+    assume_monotone: bool = False,
+    timeout: float = 45.0,
+    budget: float | None = None,
+    workers: int | Executor = 1,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    listener: Listener | None = None,
+) -> BlockingSet:
+    """Find a smallest set of components without which the network breaks the claim.
+
+    The dual of a smallest circuit, by the same search; see ``discover`` for the arguments.
+    """
+    components = _components(graph, granularity, outputs, shortcuts)
+    predicate = _predicate(components, claim, "proof", timeout, 0, seed, device, workers)
+    try:
+        search = Search(
+            predicate,
+            components.discovery_order(),
+            monotonicity(claim, assume_monotone),
+            listener,
+            _positive("budget", budget),
         )
-    return [by_name[name] for name in order]
+        found: list[Circuit | None] = []
+        stopped = _carry_out(search, lambda s: found.append(smallest_blocking_set(s)))
+    finally:
+        predicate.close()
+    removed = found[0] if found else None
+    return BlockingSet(
+        removed=removed,
+        verdict=None if removed is None else search.known(~removed),
+        lower=search.claimed_lower or None,
+        monotone=search.monotone.reason,
+        queries=dict(search.queries),
+        stopped=stopped,
+        seconds=search.seconds,
+    )
+
+
+def _components(
+    graph: Graph, granularity: str | Granularity | Components, outputs: bool, shortcuts: bool
+) -> Components:
+    if not isinstance(granularity, Components):
+        return graph.components(granularity, outputs=outputs, shortcuts=shortcuts)
+    if granularity.graph is not graph and granularity.graph.digest != graph.digest:
+        raise ArgumentError("The 'granularity' parameter holds components of another network.")
+    return granularity
+
+
+def _predicate(
+    components: Components,
+    claim: Claim,
+    method: str,
+    timeout: float,
+    points: int,
+    seed: int,
+    device: torch.device | str,
+    workers: int | Executor,
+) -> Predicate:
+    if method not in METHODS:
+        raise ArgumentError(
+            f"The 'method' parameter must be 'proof' or 'sampling'. Got {method!r} instead."
+        )
+    if method == "sampling":
+        return Sampled(components, claim, points, seed)
+    decided = Decided(components, claim, timeout, seed, device)
+    if isinstance(workers, int) and workers == 1 and not isinstance(workers, bool):
+        return decided
+    return Distributed(decided, workers)
+
+
+def _carry_out(search: Search, run: Callable[[Search], Any]) -> str | None:
+    """Check that the network satisfies the claim, then search; why it ended early, if it did."""
+    try:
+        whole = search.ask(search.components.full(), "the network itself")
+        if isinstance(whole, Refuted):
+            raise ClaimFailsError(
+                "The network itself violates the claim, so no circuit can satisfy it: choose "
+                "smaller domains, a larger tolerance, or inputs that the network gets right.",
+                whole,
+            )
+        run(search)
+    except KeyboardInterrupt:
+        return "interrupted"
+    except BudgetSpent:
+        return "budget"
+    return None
+
+
+def _faithful(search: Search) -> str:
+    if search.verdict is None:
+        return "undecided"
+    return "proved" if search.verdict.proved else "sampled"
+
+
+def _positive(name: str, seconds: float | None) -> float | None:
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
+        raise ArgumentError(f"The '{name}' parameter must be positive. Got {seconds!r} instead.")
+    return float(seconds)

@@ -13,17 +13,29 @@ needed early in the pass may have become removable later. In the paper: Algorith
 A removal counts only if it is proved or, for sampling, held; an undecided one keeps its component.
 
 Questions are asked ahead: what the pass will ask is foreseen (a component whose removal breaks an
-earlier witness stays, any other goes), and everything foreseen is screened in one batch. Answers
-count as long as they come as foreseen; from the first surprise on, the rest is foreseen anew. So
-the circuit and the verdicts' kinds are those of asking one by one.
+earlier witness stays, any other goes), and everything foreseen is asked in one batch, or of several
+workers. Answers count as long as they come as foreseen; from the first surprise on, the rest is
+foreseen anew. So the circuit and the verdicts' kinds are those of asking one by one.
+
+Where the predicate is known to be monotone and questions are costly, the pass tries to remove the
+next few components together. If that is faithful, so is what one by one would have asked on the
+way; if not, the group is halved until the component that must stay is found. Groups grow while they
+succeed, and are tried less often the more they fail. The circuit is the same.
+
+    >>> from provable_circuits.zoo.toy import xor_network
+    >>> import provable_circuits as pc
+    >>> toy = xor_network()
+    >>> claim = pc.Claim([pc.Point(x) for x in toy.inputs], pc.Zero(), pc.MaxAbs(0.0))
+    >>> pc.discover(toy.graph, claim, toy.components).circuit
+    Circuit(5 of 6: v v1, v2, v3, v4, v5)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from provable_circuits.discover.predicate import Predicate
+from provable_circuits.discover.predicate import faithful
+from provable_circuits.discover.search import Search
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Component
 from provable_circuits.verify.verdict import Verdict
@@ -31,41 +43,61 @@ from provable_circuits.verify.verdict import Verdict
 GUESSES = 4
 """How often the course of a pass is guessed anew before it is asked about."""
 
-Listener = Callable[[Component, Circuit, Verdict], None]
-"""Called after each question with the component tried, the circuit since, and the verdict."""
+
+def greedy(search: Search, circuit: Circuit | None = None) -> Circuit:
+    """The circuit left after one pass over the search's order, from ``circuit`` or everything."""
+    circuit = search.components.full() if circuit is None else circuit
+    order = [component for component in search.order if component in circuit]
+    search.phase("greedy pass", len(order))
+    if search.monotone.known and search.predicate.together == 1:
+        return _in_groups(search, circuit, order)
+    return _one_by_one(search, circuit, order)
 
 
-def greedy(
-    predicate: Predicate, order: Sequence[Component], listener: Listener | None = None
-) -> tuple[Circuit, dict[str, Verdict]]:
-    """The circuit left after one pass, and the verdict that kept or removed each component."""
-    circuit = predicate.components.full()
-    verdicts: dict[str, Verdict] = {}
+def _one_by_one(search: Search, circuit: Circuit, order: Sequence[Component]) -> Circuit:
     place = 0
+    went = True
     while place < len(order):
-        ahead = order[place : place + predicate.together]
-        for component, foreseen in _foreseen(predicate, circuit, ahead):
+        search.check()
+        ahead = order[place : place + search.predicate.together]
+        for component, goes, answer in _foreseen(search, circuit, ahead, went):
             candidate = circuit.remove(component.name)
-            verdict = foreseen.verdict
+            verdict: Verdict | None = search.known(candidate)
             if verdict is None:
-                (verdict,) = predicate.ask([candidate])
-            removed = verdict.proved or verdict.held
-            verdicts[component.name] = verdict
-            circuit = candidate if removed else circuit
+                verdict = answer()
+                search.record(candidate, verdict, component.name)
+            went = faithful(verdict)
+            circuit = candidate if went else circuit
             place += 1
-            if listener is not None:
-                listener(component, circuit, verdict)
-            if removed != foreseen.removed:
+            if went != goes:
                 break
-    return circuit, verdicts
+            search.check()
+    return circuit
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Foreseen:
-    """Whether a component is expected to go, and the verdict of its removal if screening told."""
+def _foreseen(
+    search: Search, circuit: Circuit, ahead: Sequence[Component], went: bool
+) -> list[tuple[Component, bool, Callable[[], Verdict]]]:
+    """What a pass over the components ahead is expected to do: whether each goes, and how to know.
 
-    removed: bool
-    verdict: Verdict | None
+    Where earlier witnesses tell nothing, things are expected to go on as they went last.
+    """
+    predicate = search.predicate
+    needed = [not went] * len(ahead)
+    if predicate.foresees:
+        needed = predicate.suspects([circuit.remove(component.name) for component in ahead])
+    candidates = _path(circuit, ahead, needed)
+    for _ in range(GUESSES if predicate.foresees else 0):
+        guess = predicate.broken(candidates)
+        if guess == needed:
+            break
+        needed = guess
+        candidates = _path(circuit, ahead, needed)
+    answers = predicate.ahead(candidates, search.left)
+    return [
+        (component, not stays, answer)
+        for component, stays, answer in zip(ahead, needed, answers, strict=True)
+    ]
 
 
 def _path(circuit: Circuit, ahead: Sequence[Component], needed: Sequence[bool]) -> list[Circuit]:
@@ -77,22 +109,29 @@ def _path(circuit: Circuit, ahead: Sequence[Component], needed: Sequence[bool]) 
     return candidates
 
 
-def _foreseen(
-    predicate: Predicate, circuit: Circuit, ahead: Sequence[Component]
-) -> list[tuple[Component, _Foreseen]]:
-    """What a pass over the components ahead is expected to do."""
-    if len(ahead) == 1 or predicate.together == 1:
-        return [(component, _Foreseen(True, None)) for component in ahead]
-    needed = predicate.suspects([circuit.remove(component.name) for component in ahead])
-    candidates = _path(circuit, ahead, needed)
-    for _ in range(GUESSES):
-        guess = predicate.broken(candidates)
-        if guess == needed:
-            break
-        needed = guess
-        candidates = _path(circuit, ahead, needed)
-    verdicts = predicate.screen(candidates)
-    return [
-        (component, _Foreseen(not stays, verdict))
-        for component, stays, verdict in zip(ahead, needed, verdicts, strict=True)
-    ]
+def _in_groups(search: Search, circuit: Circuit, order: Sequence[Component]) -> Circuit:
+    """The pass of a monotone predicate, several components at a time where that pays."""
+    place, size = 0, 1
+    streak, wanted = 0, 2
+    while place < len(order):
+        group = order[place : place + size]
+        candidate = circuit.remove(*(component.name for component in group))
+        verdict: Verdict | None = search.known(candidate)
+        if verdict is None:
+            verdict = search.ask(candidate, group[0].name)
+        if faithful(verdict):
+            circuit = candidate
+            place += len(group)
+            streak += len(group)
+            wanted = 2 if len(group) > 1 else wanted
+            if streak >= wanted:
+                size *= 2
+        elif len(group) == 1:
+            place += 1
+            streak = 0
+            size = 1
+        else:
+            size = len(group) // 2
+            streak = 0
+            wanted = min(2 * wanted, 32)
+    return circuit

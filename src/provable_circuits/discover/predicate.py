@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -24,6 +25,11 @@ from provable_circuits.verify.verdict import Held, Refuted, Verdict, Witness
 from provable_circuits.verify.verifier import Verifier
 
 
+def faithful(verdict: Verdict) -> bool:
+    """Whether a circuit may be taken: proved, or held where the predicate is sampled."""
+    return verdict.proved or verdict.held
+
+
 class Predicate(ABC):
     """Is this circuit faithful? Asked of several circuits at once, answered in the same order."""
 
@@ -31,6 +37,9 @@ class Predicate(ABC):
 
     together: int = 1
     """How many circuits are worth screening at once."""
+
+    foresees: bool = False
+    """Whether ``broken`` and ``suspects`` tell anything."""
 
     wave: int = 64
     """How many circuits are best asked about at once, where there are many."""
@@ -42,6 +51,41 @@ class Predicate(ABC):
     def screen(self, circuits: Sequence[Circuit]) -> list[Verdict | None]:
         """Cheap verdicts; None for circuits that only ``ask`` can decide."""
         return [None] * len(circuits)
+
+    def ahead(
+        self, circuits: Sequence[Circuit], limit: float = math.inf
+    ) -> list[Callable[[], Verdict]]:
+        """Verdicts on circuits that may be wanted, each when it is called for.
+
+        What is cheap for all together is done at once; the rest only for those called for.
+        """
+
+        def answer(circuit: Circuit, verdict: Verdict | None) -> Verdict:
+            return self.ask([circuit], limit)[0] if verdict is None else verdict
+
+        screened = self.screen(circuits) if len(circuits) > 1 else [None] * len(circuits)
+        return [partial(answer, *pair) for pair in zip(circuits, screened, strict=True)]
+
+    def carried(
+        self, circuits: Sequence[Circuit], refutations: Sequence[Refuted]
+    ) -> list[Refuted | None]:
+        """Refutations of other circuits, each tried on one of these; None where it fails."""
+        return [None] * len(circuits)
+
+    def grown(
+        self, circuit: Circuit, refuted: Refuted, favour: Tensor
+    ) -> list[tuple[Circuit, Refuted]]:
+        """Refuted circuits that contain a refuted one, as large as cheap means find them, if any.
+
+        Args:
+            circuit: the circuit.
+            refuted: its refutation.
+            favour: [growths, components]; how gladly each of several growths keeps a component.
+        """
+        return []
+
+    def close(self) -> None:
+        """Give back what the predicate holds besides memory."""
 
     def broken(self, circuits: Sequence[Circuit]) -> list[bool]:
         """Which circuits earlier witnesses seem to break; a guess that nothing may rest on."""
@@ -76,6 +120,7 @@ class Decided(Predicate):
         self.timeout = timeout
         self.verifier = Verifier(components, claim, seed=seed, device=device)
         self.together = 64 if self.verifier.small else 1
+        self.foresees = self.verifier.small
 
     def ask(self, circuits: Sequence[Circuit], limit: float = math.inf) -> list[Verdict]:
         ends = time.monotonic() + limit
@@ -99,6 +144,16 @@ class Decided(Predicate):
 
     def suspects(self, circuits: Sequence[Circuit]) -> list[bool]:
         return self.verifier.suspects(circuits)
+
+    def carried(
+        self, circuits: Sequence[Circuit], refutations: Sequence[Refuted]
+    ) -> list[Refuted | None]:
+        return self.verifier.carried(circuits, [refuted.witness for refuted in refutations])
+
+    def grown(
+        self, circuit: Circuit, refuted: Refuted, favour: Tensor
+    ) -> list[tuple[Circuit, Refuted]]:
+        return self.verifier.grown(circuit, refuted.witness, favour)
 
 
 class Sampled(Predicate):
@@ -166,6 +221,11 @@ class Sampled(Predicate):
             else Held(self.point_count, float(worst[i]))
             for i in range(len(circuits))
         ]
+
+    def carried(
+        self, circuits: Sequence[Circuit], refutations: Sequence[Refuted]
+    ) -> list[Refuted | None]:
+        return [v if isinstance(v, Refuted) else None for v in self.ask(circuits)]
 
     def _refuted(self, excess: float, place: int, outputs: Tensor) -> Refuted:
         witness = Witness(

@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from typing import Any
 
 from provable_circuits.claims.claim import Claim
+from provable_circuits.discover.guarantees import HOLDS, NECESSITY, Kept, Minimality
+from provable_circuits.discover.search import Moment
 from provable_circuits.network.circuit import Circuit
-from provable_circuits.verify.verdict import Verdict
-
-NECESSITY = MappingProxyType(
-    {
-        "refuted-when-tried": "removing it broke the circuit it was tried on",
-        "undecided": "its removal could not be decided: kept without being shown necessary",
-    }
-)
-"""Why a component was kept, and what that means."""
+from provable_circuits.verify.verdict import Refuted, Verdict
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,32 +23,84 @@ class Result:
         claim: the claim it was asked about.
         faithful: ``"proved"`` everywhere in the claim's domains, ``"sampled"`` at points only, or
             ``"undecided"``.
-        verdict: the verdict on the circuit found.
-        kept: why each component of the circuit was kept: ``"refuted-when-tried"`` or
-            ``"undecided"``.
-        tried: the verdict of every question asked about a removal, by component.
-        algorithm: the search.
+        verdict: the verdict on the circuit found; None if nothing was shown of it.
+        kept: why each component of the circuit is kept.
+        minimality: how minimal the circuit is.
+        lower: no faithful circuit is smaller; None where nothing is claimed.
+        monotone: what is known of the predicate, in a sentence.
+        queries: how many questions were answered how.
+        stages: how many questions each stage answered.
+        timeline: size of the best circuit and lower bound, over time.
+        stopped: ``"interrupted"`` or ``"budget"`` if the search was cut short, else None.
+        settings: how the search was asked for.
         seconds: how long it took.
     """
 
     circuit: Circuit
     claim: Claim
     faithful: str
-    verdict: Verdict
-    kept: Mapping[str, str]
-    tried: Mapping[str, Verdict]
-    algorithm: str
+    verdict: Verdict | None
+    kept: Mapping[str, Kept]
+    minimality: Minimality
+    lower: int | None
+    monotone: str
+    queries: Mapping[str, int]
+    stages: Mapping[str, int]
+    timeline: tuple[Moment, ...]
+    stopped: str | None
+    settings: Mapping[str, Any]
     seconds: float
 
     @property
-    def queries(self) -> dict[str, int]:
-        """How many questions were answered how."""
-        return dict(Counter(verdict.kind for verdict in self.tried.values()))
+    def algorithm(self) -> str:
+        """The search."""
+        return str(self.settings["algorithm"])
 
-    @property
-    def stages(self) -> dict[str, int]:
-        """How many questions each stage answered."""
-        return dict(Counter(verdict.stage for verdict in self.tried.values()))
+    def document(self) -> dict[str, Any]:
+        """The result as plain data, ready for JSON."""
+        circuit, minimality = self.circuit, self.minimality
+        return {
+            "circuit": {
+                "components": list(circuit.names),
+                "size": len(circuit),
+                "of": len(circuit.components),
+                "network": circuit.components.graph.digest,
+            },
+            "faithful": self.faithful,
+            "bound": getattr(self.verdict, "bound", None),
+            "claim": {
+                "inputs": [repr(domain) for domain in self.claim.inputs],
+                "patching": repr(self.claim.patching),
+                "metric": repr(self.claim.metric),
+            },
+            "minimality": {
+                "notion": minimality.notion,
+                "holds": minimality.holds,
+                "basis": minimality.basis,
+                "notions": dict(minimality.notions),
+                "lower": self.lower,
+                "upper": len(circuit) if self.faithful != "undecided" else None,
+                "monotone": self.monotone,
+            },
+            "kept": {name: reason.status for name, reason in self.kept.items()},
+            "witnesses": {
+                name: _witness(reason.verdict)
+                for name, reason in self.kept.items()
+                if isinstance(reason.verdict, Refuted)
+            },
+            "queries": {
+                "total": sum(self.queries.values()),
+                "by_verdict": dict(self.queries),
+                "by_stage": dict(self.stages),
+            },
+            "timeline": [
+                {"seconds": m.seconds, "size": m.size, "lower": m.lower, "queries": m.queries}
+                for m in self.timeline
+            ],
+            "stopped": self.stopped,
+            "seconds": self.seconds,
+            "settings": dict(self.settings),
+        }
 
     def __str__(self) -> str:
         circuit, claim = self.circuit, self.claim
@@ -65,11 +111,15 @@ class Result:
             "undecided": "not decided",
         }[self.faithful]
         lines = [f"Circuit: {share}", *_by_layer(circuit)]
+        if self.stopped is not None:
+            why = {"interrupted": "interrupted", "budget": "its time was over"}[self.stopped]
+            lines.append(f"Stopped early: {why}; this is the best circuit so far")
         lines.append(f"Faithful: {how}")
         lines.append(f"  inputs    {claim.inputs[0]!r}" + (" ..." if len(claim.inputs) > 1 else ""))
         lines.append(f"  patching  {claim.patching!r}")
         lines.append(f"  metric    {claim.metric!r}")
-        counts = Counter(self.kept.values())
+        lines += self._minimality_lines()
+        counts = Counter(reason.status for reason in self.kept.values())
         lines.append("Kept components:")
         lines.extend(f"  {count:>3} {NECESSITY[reason]}" for reason, count in counts.items())
         if not counts:
@@ -77,6 +127,83 @@ class Result:
         answers = ", ".join(f"{count} {kind}" for kind, count in sorted(self.queries.items()))
         lines.append(f"Questions: {sum(self.queries.values())} ({answers}) in {self.seconds:.2f} s")
         return "\n".join(lines)
+
+    def _minimality_lines(self) -> list[str]:
+        minimality = self.minimality
+        if minimality.notion == "none":
+            lines = [f"Minimal: not shown ({minimality.basis})"]
+        else:
+            how = HOLDS[minimality.holds]
+            lines = [f"Minimal: {minimality.notion}{f', {how}' if how else ''}"]
+            lines.append(f"  because {minimality.basis}")
+        if self.lower:
+            lines.append(f"  no faithful circuit has fewer than {self.lower} components")
+        return lines
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockingSet:
+    """A smallest set of components without which the network breaks the claim.
+
+    Attributes:
+        removed: the set; None if there is none (the empty circuit is faithful) or it was not found.
+        verdict: the refutation of the network without it.
+        lower: no smaller set is blocking; None where nothing is claimed.
+        monotone: what is known of the predicate, in a sentence.
+        queries: how many questions were answered how.
+        stopped: ``"interrupted"`` or ``"budget"`` if the search was cut short, else None.
+        seconds: how long it took.
+    """
+
+    removed: Circuit | None
+    verdict: Refuted | None
+    lower: int | None
+    monotone: str
+    queries: Mapping[str, int]
+    stopped: str | None
+    seconds: float
+
+    @property
+    def smallest(self) -> bool:
+        """Whether no blocking set is smaller; if the predicate is monotone (see ``monotone``)."""
+        return self.removed is not None and self.lower == len(self.removed)
+
+    def document(self) -> dict[str, Any]:
+        """The blocking set as plain data, ready for JSON."""
+        removed = self.removed
+        return {
+            "components": None if removed is None else list(removed.names),
+            "size": None if removed is None else len(removed),
+            "smallest": self.smallest,
+            "lower": self.lower,
+            "monotone": self.monotone,
+            "witness": None if self.verdict is None else _witness(self.verdict),
+            "queries": {"total": sum(self.queries.values()), "by_verdict": dict(self.queries)},
+            "stopped": self.stopped,
+            "seconds": self.seconds,
+        }
+
+    def __str__(self) -> str:
+        if self.removed is None:
+            return "Blocking set: none was found"
+        lines = [f"Blocking set: {', '.join(self.removed.names)}"]
+        lines.append("  without it the network breaks the claim, at a replayed witness")
+        if self.smallest:
+            lines.append(f"  no smaller set does so; {self.monotone}")
+        return "\n".join(lines)
+
+
+def _witness(refuted: Refuted) -> dict[str, Any]:
+    """A witness in numbers, without its tensors."""
+    witness = refuted.witness
+    return {
+        "input": witness.index,
+        "excess": witness.excess,
+        "constraint": witness.constraint,
+        "reference": witness.reference.tolist(),
+        "output": witness.output.tolist(),
+        "stage": refuted.stage,
+    }
 
 
 def _by_layer(circuit: Circuit) -> list[str]:

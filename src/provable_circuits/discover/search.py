@@ -13,12 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from provable_circuits.discover.monotonicity import Monotonicity
-from provable_circuits.discover.predicate import Predicate
+from provable_circuits.discover.predicate import Predicate, faithful
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Component, Components
 from provable_circuits.progress import Listener, Progress
 from provable_circuits.verify.verdict import Refuted, Verdict
-
 
 KEPT = 4096
 """How many refutations, witnesses included, are held in memory."""
@@ -36,11 +35,6 @@ class Moment:
     size: int
     lower: int | None
     queries: int
-
-
-def faithful(verdict: Verdict) -> bool:
-    """Whether a circuit may be taken: proved, or held where the predicate is sampled."""
-    return verdict.proved or verdict.held
 
 
 class Search:
@@ -114,6 +108,10 @@ class Search:
         self.record(circuit, verdict, doing)
         return verdict
 
+    def known(self, circuit: Circuit) -> Refuted | None:
+        """The refutation of a circuit that was refuted before."""
+        return self.refuted.get(circuit.bits)
+
     def ask_all(self, circuits: Sequence[Circuit]) -> Iterator[tuple[Circuit, Verdict]]:
         """Verdicts on many circuits, a wave at a time, in their order."""
         wave = self.predicate.wave
@@ -145,12 +143,17 @@ class Search:
                 del self.refuted[next(iter(self.refuted))]
         elif verdict.undecided:
             self.undecided.add(circuit.bits)
-        elif self.best is None or len(circuit) < len(self.best):
-            self.best, self.verdict = circuit, verdict
-            self._mark()
+        else:
+            self.offer(circuit, verdict)
         if doing is not None:
             self._doing = doing
         self._tell()
+
+    def offer(self, circuit: Circuit, verdict: Verdict) -> None:
+        """A faithful circuit, to be kept if it is the smallest so far."""
+        if faithful(verdict) and (self.best is None or len(circuit) < len(self.best)):
+            self.best, self.verdict = circuit, verdict
+            self._mark()
 
     def raise_lower(self, lower: int) -> None:
         """No faithful circuit is smaller than this, if the predicate is monotone."""

@@ -53,9 +53,7 @@ class HittingSets:
 
     def exclude(self, bits: int) -> None:
         """This very set is not to be given again."""
-        self._solver.add_clause(
-            [-(e + 1) if bits >> e & 1 else e + 1 for e in range(self.size)]
-        )
+        self._solver.add_clause([-(e + 1) if bits >> e & 1 else e + 1 for e in range(self.size)])
 
     def smallest(self) -> int | None:
         """A hitting set of the least size; None if there is none."""

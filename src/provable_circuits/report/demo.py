@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
 from torch import Tensor
 
 import provable_circuits as pc
-from provable_circuits.network.circuit import Circuit
-from provable_circuits.network.components import Component
+from provable_circuits.progress import Progress
 from provable_circuits.zoo.digits import Digits, load_digits
 from provable_circuits.zoo.mnist import mnist_network, mnist_record
 
@@ -88,12 +88,13 @@ def _discover_with_progress(console: Console, graph: pc.Graph, claim: pc.Claim) 
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Bar(*columns, console=console, transient=True) as progress:
         task = progress.add_task("starting", total=total)
 
-        def listen(component: Component, circuit: Circuit, verdict: pc.Verdict) -> None:
-            text = f"{component.name} {verdict.kind}, {len(circuit)} left"
-            progress.update(task, advance=1, description=text)
+        def listen(told: Progress) -> None:
+            progress.update(
+                task, completed=told.done, description=f"{told.doing}, {told.size} left"
+            )
 
         return pc.discover(graph, claim, granularity="neuron", listener=listen)
 

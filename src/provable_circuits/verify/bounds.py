@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import cached_property
 
 import torch
@@ -45,6 +46,13 @@ class Structure:
         self.largest = max((math.prod(node.shape) for node in graph.nodes), default=1)
         self.single = self.largest > SINGLE_FROM and exact_products(torch.float32, device)
         """Whether many rows are bounded in float32, which is faster where tensors are large."""
+
+    def select(self, rows: Tensor) -> Structure:
+        """The structure for some rows of a batch, each as often as it is named."""
+        if all(op.select(rows) is op for op in self.ops.values()):
+            return self
+        nodes = [replace(node, op=node.op.select(rows)) for node in self.graph.nodes]
+        return Structure(Graph(nodes, self.graph.inputs, self.graph.outputs), self.device)
 
     @cached_property
     def single_ops(self) -> Mapping[str, Op]:

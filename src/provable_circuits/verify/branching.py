@@ -201,6 +201,25 @@ class BranchAndBound:
             self._queue = rest
         return "close" if self.close else "proved"
 
+    def shallow(self, choice: Choice, rounds: int, most: int) -> Tensor:
+        """Search for some rounds only; which roots are still open then.
+
+        A root with more open parts than ``most``, or a part that no split can close, is given up.
+        """
+        self._queue = self._survivors(self._queue, self.whole, None, choice, self._queue.signs)
+        lost = torch.zeros(len(self.roots.problems), dtype=torch.bool, device=choice.slopes.device)
+        for _ in range(rounds):
+            lost[self._queue.root[~(self._queue.scores > 0).any(1)]] = True
+            lost |= torch.bincount(self._queue.root, minlength=len(lost)) > most
+            self._queue = self._queue[~lost[self._queue.root]]
+            if not len(self._queue):
+                break
+            self.deadline.check()
+            survivors = self._bound(self._best_split(self._queue)) or []
+            self._queue = Parts.joined([self._queue[:0], *survivors])
+        lost[self._queue.root] = True
+        return lost.nonzero().flatten()
+
     def _root_parts(self) -> Parts:
         count = len(self.roots.problems)
         zero = torch.zeros_like(self.whole.lower)
@@ -231,7 +250,8 @@ class BranchAndBound:
                 self.units.put(node, upper[node.name], ends[source][1]),
             )
         region = self.region.select(self.roots.problems[parts.root])
-        bounds = Bounds(self.structure, region, len(parts), prior=ends, deadline=self.deadline)
+        structure = self.structure.select(parts.root)
+        bounds = Bounds(structure, region, len(parts), prior=ends, deadline=self.deadline)
         bounds.compute(refine=self.small)
         return Relaxed.whole(bounds, self.units), bounds
 

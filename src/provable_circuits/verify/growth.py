@@ -54,7 +54,7 @@ class Growth:
             circuit: a refuted circuit.
             witness: its witness.
             favour: [growths, components]; how much excess an addition may cost more for being
-                favoured.
+                favoured, as a share of what there is at first.
         """
         count, index = len(favour), witness.index
         self._boxes = self._ranges(index)
@@ -66,6 +66,8 @@ class Growth:
             for name, value in self._start(witness).items()
         }
         open_ = ~keep
+        point, excess = self._climb(keep, point, STEPS)
+        favour = favour * excess.clamp(min=0).unsqueeze(1)
         while bool(open_.any()):
             point, _ = self._climb(keep, point, STEPS)
             added = self._add_as_is(keep, point, open_, favour)

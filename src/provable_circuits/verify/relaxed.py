@@ -111,7 +111,8 @@ class Relaxed:
                 over = self.units.put(node, above[node.name], base)
                 high = self.units.put(node, offset[node.name])
                 lines[node.name] = Lines(slope, over, None, high)
-        return replace(whole, region=self.region, lines=lines)
+        ops = {name: op.select(self.index) for name, op in whole.ops.items()}
+        return replace(whole, ops=ops, region=self.region, lines=lines)
 
 
 def picked_lines(line: Lines, index: Tensor) -> Lines:

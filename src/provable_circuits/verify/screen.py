@@ -28,6 +28,7 @@ from provable_circuits.verify.memory import picked_all
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxed import picked_lines
 from provable_circuits.verify.replay import Candidate
+from provable_circuits.verify.splitting import split_rows
 from provable_circuits.verify.verdict import Proved, Refuted, Verdict
 
 if TYPE_CHECKING:
@@ -193,6 +194,33 @@ class Screen:
             for name, reached in passed.inputs.items()
         }
         self._note(together, group, points, likely, "corner", found)
+        self._split(together, group, found, likely, bounds, value, deadline)
+
+    def _split(
+        self,
+        together: Together,
+        group: list[int],
+        found: list[Verdict | None],
+        likely: Likely,
+        bounds: Bounds,
+        value: Tensor,
+        deadline: Deadline,
+    ) -> None:
+        """Split the problems of circuits that are neither proved nor likely to be refuted."""
+        count = self.verifier.encoder.count
+        open_ = [c for c, i in enumerate(group) if found[i] is None and i not in likely]
+        wanted = torch.zeros(len(group), dtype=torch.bool)
+        wanted[open_] = True
+        rows = ((value < 0) & wanted.repeat_interleave(count).unsqueeze(1)).nonzero()
+        if not len(rows):
+            return
+        settled = value.clone()
+        settled[rows[:, 0], rows[:, 1]] = split_rows(together, bounds, rows, deadline)
+        least = settled.unflatten(0, (len(group), -1)).flatten(1).amin(1).tolist()
+        for c in open_:
+            if least[c] >= 0:
+                bound = self.verifier.encoder.specification.at_most(-least[c])
+                found[group[c]] = Proved(bound, "splitting")
 
     def _step(self, together: Together, group: list[int], likely: Likely) -> None:
         """One step of an attack on every circuit: the corner that gradients at the middle name."""

@@ -39,6 +39,9 @@ class Witness:
     patch_input: Tensor | None = None
     patch_values: Mapping[str, Tensor] | None = None
 
+    def __repr__(self) -> str:
+        return f"Witness(input {self.index}, constraint {self.constraint}, excess {self.excess:g})"
+
 
 class Verdict:
     """The answer to one question."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.encoding import Encoder
@@ -27,11 +28,12 @@ from provable_circuits.verify.branching import SMALL
 from provable_circuits.verify.deadline import Deadline, OutOfTime
 from provable_circuits.verify.difference import Difference, Known
 from provable_circuits.verify.exact.stage import Exact
+from provable_circuits.verify.growth import Growth
 from provable_circuits.verify.inert import Inert
 from provable_circuits.verify.memory import Memory
 from provable_circuits.verify.question import Question
 from provable_circuits.verify.region import Region
-from provable_circuits.verify.replay import Replay
+from provable_circuits.verify.replay import Candidate, Replay
 from provable_circuits.verify.screen import Screen
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
 
@@ -84,6 +86,7 @@ class Verifier:
         """Whether many circuits go through the cheap stages as one batch: network, circuit and
         source of patches together are small."""
         self._screen = Screen(self)
+        self._growth = Growth(self.encoder, self.replay)
         self._equality = _is_equality(claim)
 
     def ask(self, circuit: Circuit, timeout: float = 45.0) -> Verdict:
@@ -127,6 +130,23 @@ class Verifier:
     def suspects(self, circuits: Sequence[Circuit]) -> list[bool]:
         """The same, after one step of an attack on each; what that finds is remembered."""
         return self._screen.suspects([self._own(circuit) for circuit in circuits])
+
+    def carried(
+        self, circuits: Sequence[Circuit], witnesses: Sequence[Witness]
+    ) -> list[Refuted | None]:
+        """Witnesses of other circuits, each replayed on one of these; None where it fails."""
+        candidates = [
+            Candidate(self._own(circuit), w.index, w.z, w.patch_input, w.patch_values)
+            for circuit, w in zip(circuits, witnesses, strict=True)
+        ]
+        found = self.replay.witnesses(candidates) if candidates else []
+        return [None if witness is None else Refuted(witness, "carried") for witness in found]
+
+    def grown(
+        self, circuit: Circuit, witness: Witness, favour: Tensor
+    ) -> list[tuple[Circuit, Refuted]]:
+        """Refuted circuits that contain a refuted one; see ``Growth``."""
+        return self._growth.grown(self._own(circuit), witness, favour)
 
     def remember(self, witness: Witness) -> None:
         """Keep a witness for later circuits."""

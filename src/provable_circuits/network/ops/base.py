@@ -83,6 +83,10 @@ class Op(ABC):
             return self
         return replace(self, **moved)  # type: ignore[type-var]
 
+    def select(self, rows: Tensor) -> Op:
+        """The operation for some rows of a batch, for those that treat each row its own way."""
+        return self
+
     @cached_property
     def sharing_key(self) -> tuple[object, ...]:
         """Two operations with equal keys compute the same function.

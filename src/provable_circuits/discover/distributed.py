@@ -1,0 +1,169 @@
+"""A predicate whose questions are answered by several workers.
+
+Each worker holds a verifier of its own, which is sent to it once. Where an answer comes from does
+not matter: workers decide the same questions the same way, and answers are taken in the order of
+the questions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+
+from torch import Tensor
+
+from provable_circuits.discover.predicate import Decided, Predicate
+from provable_circuits.discover.transport import (
+    pack_question,
+    pack_verdicts,
+    unpack_question,
+    unpack_verdicts,
+)
+from provable_circuits.errors import ArgumentError
+from provable_circuits.network.circuit import Circuit
+from provable_circuits.parallel import Crew, WorkerDiedError
+from provable_circuits.verify.verdict import Refuted, Undecided, Verdict
+
+CHUNK = 64
+"""Circuits of a small network that travel in one call."""
+
+
+class Distributed(Predicate):
+    """What ``local`` decides, decided by workers where there is more than one question.
+
+    Args:
+        local: the predicate; its verifier answers single questions and guesses.
+        workers: how many processes to start, or an executor.
+    """
+
+    def __init__(self, local: Decided, workers: int | Executor) -> None:
+        if isinstance(workers, bool) or not (
+            isinstance(workers, Executor) or (isinstance(workers, int) and workers >= 1)
+        ):
+            raise ArgumentError(
+                "The 'workers' parameter must be a number of at least 1, or an Executor of "
+                f"concurrent.futures. Got {workers!r} instead."
+            )
+        self.local = local
+        self.components = local.components
+        self.claim = local.claim
+        size = workers if isinstance(workers, int) else _size(workers)
+        self._small = local.together > 1
+        self.together = local.together if self._small else size
+        self.foresees = local.foresees
+        self.wave = 8 * size * (CHUNK if self._small else 1)
+        self._chunk = CHUNK if self._small else 1
+        settings = {
+            "timeout": local.timeout,
+            "seed": local.verifier.seed,
+            "device": str(local.verifier.device),
+        }
+        self._crew = Crew(
+            workers, build_worker, pack_question(local.components, local.claim, settings)
+        )
+
+    def ask(self, circuits: Sequence[Circuit], limit: float = math.inf) -> list[Verdict]:
+        if len(circuits) == 1:
+            return self.local.ask(circuits, limit)
+        parts = [circuits[i : i + self._chunk] for i in range(0, len(circuits), self._chunk)]
+        calls = [([circuit.bits for circuit in part], limit) for part in parts]
+        verdicts: list[Verdict] = []
+        for part, answer in zip(parts, self._crew.answers("ask", calls), strict=True):
+            if isinstance(answer, WorkerDiedError):
+                verdicts += self._one_by_one(part, limit)
+            else:
+                verdicts += unpack_verdicts(answer)
+        return verdicts
+
+    def ahead(
+        self, circuits: Sequence[Circuit], limit: float = math.inf
+    ) -> list[Callable[[], Verdict]]:
+        if self._small or len(circuits) == 1:
+            return self.local.ahead(circuits, limit)
+        calls = [self._crew.submit("ask", [circuit.bits], limit) for circuit in circuits]
+
+        def answer(i: int) -> Verdict:
+            try:
+                return unpack_verdicts(calls[i].result())[0]
+            except WorkerDiedError:
+                return Undecided("worker died", "worker")
+
+        return [lambda i=i: answer(i) for i in range(len(calls))]  # type: ignore[misc]
+
+    def screen(self, circuits: Sequence[Circuit]) -> list[Verdict | None]:
+        if len(circuits) <= self._chunk:
+            return self.local.screen(circuits)
+        found: list[Verdict | None] = [None] * len(circuits)
+        starts = range(0, len(circuits), self._chunk)
+        calls = [([c.bits for c in circuits[i : i + self._chunk]],) for i in starts]
+        for start, answer in zip(starts, self._crew.answers("screen", calls), strict=True):
+            if not isinstance(answer, WorkerDiedError):
+                places, packed = answer
+                for place, verdict in zip(places, unpack_verdicts(packed), strict=True):
+                    found[start + place] = verdict
+        return found
+
+    def broken(self, circuits: Sequence[Circuit]) -> list[bool]:
+        return self.local.broken(circuits)
+
+    def suspects(self, circuits: Sequence[Circuit]) -> list[bool]:
+        return self.local.suspects(circuits)
+
+    def carried(
+        self, circuits: Sequence[Circuit], refutations: Sequence[Refuted]
+    ) -> list[Refuted | None]:
+        return self.local.carried(circuits, refutations)
+
+    def grown(
+        self, circuit: Circuit, refuted: Refuted, favour: Tensor
+    ) -> list[tuple[Circuit, Refuted]]:
+        return self.local.grown(circuit, refuted, favour)
+
+    def close(self) -> None:
+        self._crew.close()
+
+    def _one_by_one(self, circuits: Sequence[Circuit], limit: float) -> list[Verdict]:
+        """A part whose workers died: whichever question it was, the others are answered."""
+        lost = Undecided("worker died", "worker")
+        if len(circuits) == 1:
+            return [lost]
+        calls = [([circuit.bits], limit) for circuit in circuits]
+        return [
+            lost if isinstance(answer, WorkerDiedError) else unpack_verdicts(answer)[0]
+            for answer in self._crew.answers("ask", calls)
+        ]
+
+
+class Worker:
+    """What a worker holds: a predicate, asked by bits and answering in bytes."""
+
+    def __init__(self, predicate: Predicate) -> None:
+        self.predicate = predicate
+
+    def ask(self, circuits: Sequence[int], limit: float) -> bytes:
+        """Verdicts on circuits, given as bits."""
+        components = self.predicate.components
+        return pack_verdicts(self.predicate.ask([Circuit(components, b) for b in circuits], limit))
+
+    def screen(self, circuits: Sequence[int]) -> tuple[list[int], bytes]:
+        """Cheap verdicts on circuits: the places of those decided, and their verdicts."""
+        components = self.predicate.components
+        found = self.predicate.screen([Circuit(components, b) for b in circuits])
+        decided = {i: verdict for i, verdict in enumerate(found) if verdict is not None}
+        return list(decided), pack_verdicts(list(decided.values()))
+
+
+def build_worker(data: bytes) -> Worker:
+    """What a worker makes of what it was sent."""
+    components, claim, settings = unpack_question(data)
+    return Worker(Decided(components, claim, **settings))
+
+
+def _size(executor: Executor) -> int:
+    """How many workers an executor has, as far as it tells."""
+    size = getattr(executor, "_max_workers", None)
+    if size is None:
+        client = getattr(executor, "_client", None)
+        size = sum(client.nthreads().values()) if client is not None else None
+    return max(int(size or 2), 1)

@@ -1,0 +1,204 @@
+"""What a search has shown of its circuit: why each component is kept, and how minimal it is.
+
+A component that is kept is
+
+- ``necessary``: the final circuit without it was refuted, by a witness that was replayed;
+- ``refuted-when-tried``: a larger circuit without it was refuted, and that witness does not break
+  the final circuit without it;
+- ``removable``: the final circuit without it was proved (a local check asks);
+- ``undecided``: none of these.
+
+Witnesses of larger circuits are tried on the final one before anything is concluded. Under
+interval-hull patching they carry over: what a component computed in the larger circuit is a value
+that it may be patched with in the smaller one.
+
+From that follows how minimal the circuit is, by the definitions (``minimality``):
+
+- quasi, if some component is necessary; local, if all are;
+- subset, if it is locally minimal and the predicate is monotone, known or assumed;
+- cardinal, if no smaller circuit can be faithful: a lower bound that holds if the predicate is
+  monotone equals its size, or it is empty, or it has one component and is locally minimal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from provable_circuits.discover.minimality import NOTIONS
+from provable_circuits.discover.predicate import faithful
+from provable_circuits.discover.search import Search
+from provable_circuits.network.circuit import Circuit
+from provable_circuits.verify.verdict import Refuted, Verdict
+
+TRIED = 3
+"""Witnesses of larger circuits that are tried for each component."""
+
+NECESSITY = MappingProxyType(
+    {
+        "necessary": "necessary: without it this very circuit breaks the claim",
+        "refuted-when-tried": "refuted when tried: without it a larger circuit breaks the claim",
+        "undecided": "undecided: kept without being shown necessary",
+        "removable": "removable: without it the circuit is faithful too",
+    }
+)
+"""Why a component is kept, and what that means."""
+
+HOLDS = MappingProxyType(
+    {
+        "unconditional": "",
+        "assumed": "if the predicate is monotone",
+        "undecided": "up to undecided questions",
+        "no": "shown not to hold",
+        "unknown": "not shown",
+    }
+)
+"""How a notion of minimality holds, and what is said of it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept:
+    """Why a component is kept.
+
+    Attributes:
+        status: a word of ``NECESSITY``.
+        verdict: the verdict on the final circuit without it, where there is one; else that on the
+            larger circuit it was tried on.
+    """
+
+    status: str
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Minimality:
+    """How minimal a circuit is.
+
+    Attributes:
+        notion: the strongest notion that holds, ``"none"`` if none was shown.
+        holds: how it holds, a word of ``HOLDS``.
+        basis: what that rests on, in a sentence.
+        notions: how each notion holds, from the weakest to the strongest.
+    """
+
+    notion: str
+    holds: str
+    basis: str
+    notions: Mapping[str, str]
+
+
+def necessity(search: Search, circuit: Circuit, local_check: bool) -> dict[str, Kept]:
+    """Why each component of the final circuit is kept."""
+    without = {name: circuit.remove(name) for name in circuit.names}
+    found: dict[str, Kept] = {}
+    for name, smaller in without.items():
+        known = search.known(smaller)
+        if known is not None:
+            found[name] = Kept("necessary", known)
+    larger = {
+        name: _larger(search, smaller, name)
+        for name, smaller in without.items()
+        if name not in found
+    }
+    for turn in range(TRIED):
+        names = [name for name in larger if name not in found and len(larger[name]) > turn]
+        carried = search.predicate.carried(
+            [without[name] for name in names], [larger[name][turn] for name in names]
+        )
+        for name, refuted in zip(names, carried, strict=True):
+            if refuted is not None:
+                found[name] = Kept("necessary", refuted)
+    left = [name for name in without if name not in found]
+    if local_check and left:
+        search.phase("local check", len(left))
+        for name in left:
+            verdict = search.ask(without[name], name)
+            if verdict.refuted:
+                found[name] = Kept("necessary", verdict)
+            elif faithful(verdict):
+                found[name] = Kept("removable", verdict)
+    for name in left:
+        if name not in found:
+            tried = larger[name]
+            status = "refuted-when-tried" if tried else "undecided"
+            found[name] = Kept(status, tried[0] if tried else None)
+    return {name: found[name] for name in circuit.names}
+
+
+def _larger(search: Search, smaller: Circuit, name: str) -> list[Refuted]:
+    """Refutations of circuits without a component that contain this one, the closest first."""
+    place = 1 << smaller.components.index_of(name)
+    around = [
+        (bits.bit_count(), bits)
+        for bits in search.refuted
+        if not bits & place and bits & smaller.bits == smaller.bits
+    ]
+    return [search.refuted[bits] for _, bits in sorted(around)[:TRIED]]
+
+
+def minimality(
+    search: Search, circuit: Circuit, verdict: Verdict | None, kept: Mapping[str, Kept]
+) -> Minimality:
+    """How minimal the circuit is, by what was shown."""
+    if verdict is None or not faithful(verdict):
+        notions = dict.fromkeys(NOTIONS, "unknown")
+        return Minimality("none", "unknown", "the circuit was not shown to be faithful", notions)
+    statuses = [reason.status for reason in kept.values()]
+    monotone = search.monotone
+    under = "unconditional" if monotone.known else "assumed"
+    quasi = "unconditional" if "necessary" in statuses else "unknown"
+    if not circuit or ("removable" in statuses and quasi == "unknown"):
+        quasi = "no" if all(status == "removable" for status in statuses) else quasi
+    if "removable" in statuses:
+        local = subset = cardinal = "no"
+    else:
+        local = _local(statuses, monotone.known)
+        subset = cardinal = "unknown"
+        if len(circuit) <= 1 and local == "unconditional":
+            subset = cardinal = "unconditional"
+        elif monotone.usable:
+            subset = _weaker(_local(statuses, monotone.usable), under)
+        if cardinal == "unknown" and monotone.usable and search.lower == len(circuit):
+            cardinal = under
+            subset = under if subset != "unconditional" else subset
+            local = under if local != "unconditional" else local
+            quasi = under if quasi != "unconditional" and circuit else quasi
+    notions = {"quasi": quasi, "local": local, "subset": subset, "cardinal": cardinal}
+    for wanted in (("unconditional", "assumed"), ("undecided",)):
+        for notion in reversed(NOTIONS):
+            if notions[notion] in wanted:
+                basis = _basis(notion, notions[notion], search, circuit)
+                return Minimality(notion, notions[notion], basis, notions)
+    return Minimality("none", "unknown", "no component was shown to be necessary", notions)
+
+
+def _local(statuses: list[str], carries: bool) -> str:
+    """How local minimality holds; where refutations carry over, one on a larger circuit counts."""
+    shown = {"necessary", "refuted-when-tried"} if carries else {"necessary"}
+    if all(status in shown for status in statuses):
+        return "unconditional"
+    return "undecided" if all(s in {*shown, "undecided"} for s in statuses) else "unknown"
+
+
+def _weaker(one: str, other: str) -> str:
+    """The weaker of two ways to hold."""
+    ranks = ("unconditional", "assumed", "undecided", "unknown", "no")
+    return max(one, other, key=ranks.index)
+
+
+def _basis(notion: str, holds: str, search: Search, circuit: Circuit) -> str:
+    """What a notion rests on."""
+    sampled = "at the sampled points" if search.queries["held"] else "by a replayed witness"
+    if not circuit:
+        return "the empty circuit is faithful"
+    if notion == "quasi":
+        return f"a component is necessary, {sampled}"
+    if notion == "cardinal" and len(circuit) > 1:
+        rest = f"no circuit of fewer than {search.lower} components is faithful"
+        return f"{rest}; {search.monotone.reason}"
+    if notion == "local" or len(circuit) == 1:
+        every = f"every component is necessary, {sampled}"
+        left = "every component is necessary but for those whose removal stayed undecided"
+        return left if holds == "undecided" else every
+    return f"no component can be removed; {search.monotone.reason}"

@@ -1,0 +1,117 @@
+"""Portable: data classes as bytes, and back, without executing anything that is read.
+
+A tree of known data classes, tensors, numbers, strings, sequences and mappings becomes one
+safetensors document: its tensors, and the tree as JSON in the header. Only classes that the reader
+was told of are made again; their fields are set as they were, and no constructor runs.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Pair:
+    ...     left: float
+    ...     right: torch.Tensor
+    >>> portable = Portable({"pair": Pair})
+    >>> portable.unpack(portable.pack(Pair(0.5, torch.ones(2))))
+    Pair(left=0.5, right=tensor([1., 1.]))
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from provable_circuits.errors import ArgumentError
+
+
+class Portable:
+    """Writes and reads trees of the data classes named in ``kinds``."""
+
+    def __init__(self, kinds: Mapping[str, type]) -> None:
+        self._kinds = dict(kinds)
+        self._names = {kind: name for name, kind in self._kinds.items()}
+
+    def pack(self, value: Any) -> bytes:
+        """The bytes of a tree."""
+        writer = _Writer(self._names)
+        tree = json.dumps(writer.written(value), allow_nan=False)
+        return safetensors.torch.save(writer.tensors, {"tree": tree})
+
+    def unpack(self, data: bytes) -> Any:
+        """The tree that some bytes were made of."""
+        try:
+            tensors = safetensors.torch.load(data)
+            length = int.from_bytes(data[:8], "little")
+            header = json.loads(data[8 : 8 + length])
+            tree = json.loads(header["__metadata__"]["tree"])
+            return self._read(tree, tensors)
+        except (safetensors.SafetensorError, KeyError, ValueError, TypeError) as error:
+            raise ArgumentError(f"The data is not what was packed: {error!r}.") from None
+
+    def _read(self, tree: Any, tensors: Mapping[str, Tensor]) -> Any:
+        if isinstance(tree, list):
+            return [self._read(part, tensors) for part in tree]
+        if not isinstance(tree, dict):
+            return tree
+        ((tag, content),) = tree.items()
+        if tag == "tensor":
+            return tensors[content]
+        if tag == "float":
+            return float(content)
+        if tag == "integer":
+            return int(content, 16)
+        if tag == "tuple":
+            return tuple(self._read(part, tensors) for part in content)
+        if tag == "mapping":
+            return {self._read(k, tensors): self._read(v, tensors) for k, v in content}
+        kind = self._kinds[tag]
+        made: object = object.__new__(kind)
+        for field in fields(kind):
+            object.__setattr__(made, field.name, self._read(content[field.name], tensors))
+        return made
+
+
+class _Writer:
+    """A tree while it is written; a tensor that occurs twice is written once."""
+
+    def __init__(self, names: Mapping[type, str]) -> None:
+        self.names = names
+        self.tensors: dict[str, Tensor] = {}
+        self._seen: dict[int, tuple[str, Any]] = {}
+
+    def written(self, value: Any) -> Any:
+        if value is None or isinstance(value, bool | str):
+            return value
+        if isinstance(value, int):
+            return value if abs(value) < 2**53 else {"integer": hex(value)}
+        if isinstance(value, float):
+            return {"float": value.hex()} if value - value != 0 else float(value)
+        if isinstance(value, Tensor | np.ndarray):
+            return {"tensor": self._tensor(value)}
+        if isinstance(value, list):
+            return [self.written(part) for part in value]
+        if isinstance(value, tuple):
+            return {"tuple": [self.written(part) for part in value]}
+        if isinstance(value, Mapping):
+            return {"mapping": [[self.written(k), self.written(v)] for k, v in value.items()]}
+        name = self.names.get(type(value))
+        if name is None or not is_dataclass(value):
+            raise ArgumentError(
+                f"A {type(value).__name__} cannot be written down, and so cannot be sent to other "
+                "processes."
+            )
+        return {name: {f.name: self.written(getattr(value, f.name)) for f in fields(value)}}
+
+    def _tensor(self, value: Tensor | np.ndarray[Any, Any]) -> str:
+        if id(value) not in self._seen:
+            name = str(len(self._seen))
+            tensor = torch.as_tensor(value).detach().cpu()
+            self.tensors[name] = tensor.clone(memory_format=torch.contiguous_format)
+            self._seen[id(value)] = (name, value)
+        return self._seen[id(value)][0]
