@@ -6,6 +6,8 @@ the verdict codes (0 holds, 1 refuted, 3 undecided) are not errors and do not ap
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class ProvableCircuitsError(Exception):
     """The base of every error that this package raises on purpose."""
@@ -62,6 +64,6 @@ class ClaimFailsError(ProvableCircuitsError):
 
     exit_code = 1
 
-    def __init__(self, message: str, verdict: object) -> None:
+    def __init__(self, message: str, verdict: Any) -> None:
         super().__init__(message)
         self.verdict = verdict

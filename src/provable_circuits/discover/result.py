@@ -84,7 +84,7 @@ class Result:
             },
             "kept": {name: reason.status for name, reason in self.kept.items()},
             "witnesses": {
-                name: _witness(reason.verdict)
+                name: witness_document(reason.verdict)
                 for name, reason in self.kept.items()
                 if isinstance(reason.verdict, Refuted)
             },
@@ -177,7 +177,7 @@ class BlockingSet:
             "smallest": self.smallest,
             "lower": self.lower,
             "monotone": self.monotone,
-            "witness": None if self.verdict is None else _witness(self.verdict),
+            "witness": None if self.verdict is None else witness_document(self.verdict),
             "queries": {"total": sum(self.queries.values()), "by_verdict": dict(self.queries)},
             "stopped": self.stopped,
             "seconds": self.seconds,
@@ -193,7 +193,7 @@ class BlockingSet:
         return "\n".join(lines)
 
 
-def _witness(refuted: Refuted) -> dict[str, Any]:
+def witness_document(refuted: Refuted) -> dict[str, Any]:
     """A witness in numbers, without its tensors."""
     witness = refuted.witness
     return {
