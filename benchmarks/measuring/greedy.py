@@ -11,12 +11,15 @@ sub-query really costs. With ``ahead=False`` every sub-query is asked alone.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import provable_circuits as pc
+from provable_circuits.discover import search as searching
 from provable_circuits.discover.greedy import greedy
+from provable_circuits.discover.monotonicity import Monotonicity, monotonicity
 from provable_circuits.discover.predicate import Decided
 
 
@@ -54,9 +57,9 @@ class _Timed(Decided):
         self.batches = [_Batch()]
         self.now = 0.0
 
-    def ask(self, circuits: Sequence[pc.Circuit]) -> list[pc.Verdict]:
+    def ask(self, circuits: Sequence[pc.Circuit], limit: float = math.inf) -> list[pc.Verdict]:
         began = time.perf_counter()
-        found = super().ask(circuits)
+        found = super().ask(circuits, limit)
         self.now += time.perf_counter() - began
         return found
 
@@ -90,6 +93,22 @@ class _Timed(Decided):
         ]
 
 
+class _Clocked(searching.Search):
+    """A search that keeps its answers, and tells the clock of each."""
+
+    def __init__(
+        self, predicate: _Timed, order: Sequence[pc.Component], monotone: Monotonicity
+    ) -> None:
+        super().__init__(predicate, order, monotone)
+        self.timed = predicate
+        self.answers: list[tuple[pc.Circuit, pc.Verdict]] = []
+
+    def record(self, circuit: pc.Circuit, verdict: pc.Verdict, doing: str | None = None) -> None:
+        self.answers.append((circuit, verdict))
+        self.timed.answered()
+        super().record(circuit, verdict, doing)
+
+
 def search(
     components: pc.Components, claim: pc.Claim, timeout: float, *, ahead: bool = True
 ) -> Search:
@@ -104,17 +123,15 @@ def search(
     began = time.perf_counter()
     predicate = _Timed(components, claim, timeout)
     if not ahead:
-        predicate.together = 1
+        predicate.together, predicate.foresees = 1, False
     circuit = components.full()
     predicate.ask([circuit])
     predicate.now = 0.0
     order = list(components.discovery_order())
-    found, verdicts = greedy(predicate, order, predicate.answered)
+    timed = _Clocked(predicate, order, monotonicity(claim))
+    found = greedy(timed)
     took = time.perf_counter() - began
     asked = []
-    for component, seconds in zip(order, predicate.seconds(), strict=True):
-        circuit, verdict = circuit.remove(component.name), verdicts[component.name]
+    for (circuit, verdict), seconds in zip(timed.answers, predicate.seconds(), strict=True):
         asked.append(Asked(circuit, verdict, seconds))
-        if not verdict.proved:
-            circuit = circuit.add(component.name)
     return Search(found, tuple(asked), took)

@@ -6,18 +6,25 @@ calls travel. A worker may be a process started here, or anything behind an ``Ex
 so a call names what it needs by a key, and a worker that lacks it says so and is sent it.
 
 A worker that dies takes its calls with it. They are made again elsewhere, a few times, before they
-are given up; an executor that is gone for good is replaced by this process.
+are given up. An executor that broke because a worker died is replaced by processes started here, an
+executor that was shut down by this process.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import multiprocessing
+import os
+import platform
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from concurrent.futures.process import ProcessPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from provable_circuits.errors import ProvableCircuitsError
@@ -28,14 +35,30 @@ TRIES = 3
 DEATHS = ("KilledWorker", "CommClosedError")
 """Names of errors by which cluster software tells that a worker died."""
 
+LOOK = 0.1
+"""Seconds after which calls on their way to somebody's executor are looked after again."""
+
 Build = Callable[[bytes], Any]
 """Makes what workers hold of the bytes that were sent."""
-
-MISSING = "missing"
 
 
 class WorkerDiedError(ProvableCircuitsError):
     """A call was given up because every worker that took it died."""
+
+
+class OverdueError(ProvableCircuitsError):
+    """A call was not answered in time."""
+
+
+class NoWorkersError(ProvableCircuitsError):
+    """Processes that were started here died before they could take a call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Word of a worker that it lacks what a call needs."""
+
+    worker: str
 
 
 _held = threading.local()
@@ -48,18 +71,20 @@ def _call(
     """In a worker: a method of what it holds, or word that it does not hold it yet."""
     if getattr(_held, "key", None) != key:
         if data is None:
-            return MISSING
+            return Missing(f"{platform.node()} {os.getpid()} {threading.get_ident()}")
         _held.key, _held.thing = key, build(data)
     return getattr(_held.thing, method)(*arguments)
 
 
-def _start(key: str, build: Build, data: bytes) -> None:
+def _start(key: str, build: Build, data: bytes, began: Any) -> None:
     """In a process started here: one thread for its arithmetic, interrupts left to its parent."""
     import torch
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
-    _held.key, _held.thing = key, build(data)
+    with suppress(Exception):  # the first call will build it again, and tell what is wrong
+        _held.key, _held.thing = key, build(data)
+    began.value = True
 
 
 class Crew:
@@ -74,7 +99,11 @@ class Crew:
     def __init__(self, workers: int | Executor, build: Build, data: bytes) -> None:
         self._build = build
         self._data = data
-        self._key = hashlib.sha256(data).hexdigest()
+        name = f"{build.__module__}.{build.__qualname__}\0"
+        self._key = hashlib.sha256(name.encode() + data).hexdigest()
+        self._supplied: set[str] = set()
+        self._context = multiprocessing.get_context("spawn")
+        self._began = self._context.RawValue("b", False)
         self._processes = workers if isinstance(workers, int) else None
         self._executor = self._started() if isinstance(workers, int) else workers
 
@@ -87,18 +116,39 @@ class Crew:
         """Begin a call of a method of what the workers hold."""
         return Call(self, method, arguments)
 
-    def answers(self, method: str, calls: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
-        """The answers of several calls, in their order; an error in place of one that was lost."""
+    def answers(
+        self, method: str, calls: Sequence[tuple[Any, ...]], limit: float = math.inf
+    ) -> Iterator[Any]:
+        """The answers of several calls, in their order; an error in place of one that was lost.
+
+        Those that are not there after ``limit`` seconds are lost as well.
+        """
+        ends = time.monotonic() + limit
         pending = [self.submit(method, *arguments) for arguments in calls]
         try:
-            for call in pending:
+            for i in range(len(pending)):
                 try:
-                    yield call.result()
-                except WorkerDiedError as error:
+                    yield self.first(pending[i:], ends)
+                except (WorkerDiedError, OverdueError) as error:
                     yield error
         finally:
             for call in pending:
                 call.cancel()
+
+    def first(self, calls: Sequence[Call], ends: float = math.inf) -> Any:
+        """The answer of the first of some calls; see ``Call.result``.
+
+        Meanwhile the others are seen to, if they came to workers that lack what they need.
+        """
+        while not self.local:
+            for call in calls:
+                call.supply()
+            try:
+                return calls[0].result(min(ends, time.monotonic() + LOOK))
+            except OverdueError:
+                if time.monotonic() >= ends:
+                    raise
+        return calls[0].result(ends)
 
     def close(self) -> None:
         """End the processes started here, whatever they are at; leave a given executor alone."""
@@ -114,9 +164,9 @@ class Crew:
     def _started(self) -> Executor:
         return ProcessPoolExecutor(
             self._processes,
-            mp_context=multiprocessing.get_context("spawn"),
+            mp_context=self._context,
             initializer=_start,
-            initargs=(self._key, self._build, self._data),
+            initargs=(self._key, self._build, self._data, self._began),
         )
 
     def begin(
@@ -124,25 +174,53 @@ class Crew:
     ) -> tuple[Executor, Future[Any]]:
         """Hand a call to the executor; ``whole`` sends along what workers hold."""
         data = self._data if whole else None
+        fresh = None
         while True:
             executor = self._executor
             try:
                 return executor, executor.submit(
                     _call, self._key, self._build, data, method, arguments
                 )
-            except (BrokenExecutor, RuntimeError):
-                self.replace(executor)
+            except RuntimeError as error:
+                if executor is fresh:
+                    raise
+                self._replace(executor, isinstance(error, BrokenExecutor))
+                fresh = self._executor
                 data = self._data
 
-    def replace(self, broken: Executor) -> None:
-        """Take another executor in place of one that broke, unless that was done already."""
-        if self._executor is not broken:
+    def owes(self, worker: str) -> bool:
+        """Whether nothing was sent yet on behalf of a worker that said what it lacks."""
+        new = worker not in self._supplied
+        self._supplied.add(worker)
+        return new
+
+    def bury(self, executor: Executor, error: Exception) -> None:
+        """Note that a worker of an executor died, which may have been the end of it.
+
+        Raises:
+            NoWorkersError: processes started here never came to life.
+        """
+        if not isinstance(error, BrokenExecutor):
+            return
+        if self.local and not self._began.value:
+            raise NoWorkersError(
+                "The worker processes ended before they could begin. A script that uses workers "
+                "must do so below 'if __name__ == \"__main__\":', because each of them imports it."
+            ) from error
+        self._replace(executor, died=True)
+
+    def _replace(self, gone: Executor, died: bool) -> None:
+        """Take another executor in place of one that is gone, unless that was done already.
+
+        What killed a worker of somebody's executor must not be tried in this very process.
+        """
+        if self._executor is not gone:
             return
         if self.local:
-            broken.shutdown(wait=False, cancel_futures=True)
-            self._executor = self._started()
-        else:
-            self._executor = _Here()
+            gone.shutdown(wait=False, cancel_futures=True)
+        elif died:
+            self._processes = getattr(gone, "_max_workers", 1)
+        self._executor = self._started() if self.local else _Here()
 
 
 class Call:
@@ -152,39 +230,63 @@ class Call:
         self._crew = crew
         self._method = method
         self._arguments = arguments
+        self._deaths = 0
         self._executor, self._future = crew.begin(method, arguments, whole=False)
 
-    def result(self) -> Any:
-        """Wait for the answer.
+    @property
+    def done(self) -> bool:
+        """Whether the worker that took it is free again."""
+        return self._future.done()
+
+    def result(self, ends: float = math.inf) -> Any:
+        """Wait for the answer, until a moment on the monotonic clock.
 
         Raises:
             WorkerDiedError: every worker that took the call died.
+            OverdueError: there is no answer yet.
         """
-        for _ in range(TRIES):
+        while True:
             try:
-                answer = self._future.result()
+                answer = self._answer(ends)
             except Exception as error:
                 if not _is_death(error):
                     raise
-                if isinstance(error, BrokenExecutor):
-                    self._crew.replace(self._executor)
-                self._again()
-                continue
-            if isinstance(answer, str) and answer == MISSING:
-                self._again()
-                answer = self._future.result()
-            return answer
-        raise WorkerDiedError(
-            f"A question was given up after {TRIES} workers that took it had died: it may need "
-            "more memory than they have."
-        )
+                self._crew.bury(self._executor, error)
+                self._deaths += 1
+                if self._deaths == TRIES:
+                    raise WorkerDiedError(
+                        f"A question was given up after {TRIES} workers that took it had died: it "
+                        "may need more memory than they have."
+                    ) from None
+            else:
+                if not isinstance(answer, Missing):
+                    return answer
+                self._crew.owes(answer.worker)
+            self._again(whole=True)
+
+    def _answer(self, ends: float) -> Any:
+        try:
+            left = None if ends == math.inf else max(ends - time.monotonic(), 0)
+            return self._future.result(left)
+        except TimeoutError:
+            if self._future.done():
+                return self._future.result()
+            raise OverdueError("A question was not answered in time.") from None
+
+    def supply(self) -> None:
+        """Make the call again if it came to a worker that lacks what it needs."""
+        future = self._future
+        if future.done() and not future.cancelled() and future.exception() is None:
+            answer = future.result()
+            if isinstance(answer, Missing):
+                self._again(whole=self._crew.owes(answer.worker))
 
     def cancel(self) -> None:
         """Forget the call, if it has not begun."""
         self._future.cancel()
 
-    def _again(self) -> None:
-        self._executor, self._future = self._crew.begin(self._method, self._arguments, whole=True)
+    def _again(self, whole: bool) -> None:
+        self._executor, self._future = self._crew.begin(self._method, self._arguments, whole)
 
 
 class _Here(Executor):

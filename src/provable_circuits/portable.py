@@ -2,7 +2,8 @@
 
 A tree of known data classes, tensors, numbers, strings, sequences and mappings becomes one
 safetensors document: its tensors, and the tree as JSON in the header. Only classes that the reader
-was told of are made again; their fields are set as they were, and no constructor runs.
+was told of are made again; their fields are set as they were, and no constructor runs. What numpy
+holds comes back as tensors and plain numbers.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
@@ -51,7 +52,14 @@ class Portable:
             header = json.loads(data[8 : 8 + length])
             tree = json.loads(header["__metadata__"]["tree"])
             return self._read(tree, tensors)
-        except (safetensors.SafetensorError, KeyError, ValueError, TypeError) as error:
+        except (
+            safetensors.SafetensorError,
+            KeyError,
+            ValueError,
+            TypeError,
+            OverflowError,
+            RecursionError,
+        ) as error:
             raise ArgumentError(f"The data is not what was packed: {error!r}.") from None
 
     def _read(self, tree: Any, tensors: Mapping[str, Tensor]) -> Any:
@@ -72,6 +80,8 @@ class Portable:
             return {self._read(k, tensors): self._read(v, tensors) for k, v in content}
         kind = self._kinds[tag]
         made: object = object.__new__(kind)
+        if set(content) != {field.name for field in fields(kind)}:
+            raise ValueError(f"the fields of {tag} are others")
         for field in fields(kind):
             object.__setattr__(made, field.name, self._read(content[field.name], tensors))
         return made
@@ -86,6 +96,8 @@ class _Writer:
         self._seen: dict[int, tuple[str, Any]] = {}
 
     def written(self, value: Any) -> Any:
+        if isinstance(value, np.generic):
+            value = value.item()
         if value is None or isinstance(value, bool | str):
             return value
         if isinstance(value, int):
@@ -111,7 +123,24 @@ class _Writer:
     def _tensor(self, value: Tensor | np.ndarray[Any, Any]) -> str:
         if id(value) not in self._seen:
             name = str(len(self._seen))
-            tensor = torch.as_tensor(value).detach().cpu()
-            self.tensors[name] = tensor.clone(memory_format=torch.contiguous_format)
+            self.tensors[name] = _copied(value)
             self._seen[id(value)] = (name, value)
         return self._seen[id(value)][0]
+
+
+def _copied(value: Tensor | np.ndarray[Any, Any]) -> Tensor:
+    """The same numbers in a tensor of their own, whatever their layout or byte order was."""
+    try:
+        if isinstance(value, np.ndarray):
+            dtype = value.dtype.newbyteorder("=")
+            tensor = torch.from_numpy(np.array(value, dtype, order="C"))
+        else:
+            tensor = value.detach().cpu().clone(memory_format=torch.contiguous_format)
+        if tensor.is_complex():
+            raise TypeError
+    except (TypeError, ValueError, RuntimeError):
+        raise ArgumentError(
+            f"An array of {value.dtype} cannot be written down, and so cannot be sent to other "
+            "processes."
+        ) from None
+    return tensor

@@ -8,6 +8,7 @@ from torch import nn
 
 import provable_circuits as pc
 from provable_circuits.errors import ClaimFailsError
+from provable_circuits.progress import Progress
 
 
 def graph() -> pc.Graph:
@@ -29,19 +30,21 @@ def test_a_proved_circuit_is_proved_again_from_scratch() -> None:
     assert 0 < len(result.circuit) < len(result.circuit.components)
 
 
-def test_every_kept_component_was_refuted_when_it_was_tried() -> None:
-    result = pc.discover(graph(), claim())
+def test_every_kept_component_says_why() -> None:
+    result = pc.discover(graph(), claim(), local_check=True)
     assert set(result.kept) == set(result.circuit.names)
-    assert set(result.kept.values()) == {"refuted-when-tried"}
-    for name in result.circuit.names:
-        verdict = result.tried[name]
-        assert isinstance(verdict, pc.Refuted)
-        assert verdict.witness.excess > 0
+    for name, kept in result.kept.items():
+        fresh = pc.verify(graph(), result.circuit.remove(name), claim())
+        assert fresh.kind == {"necessary": "refuted", "removable": "proved"}[kept.status]
+        assert kept.verdict is not None
+        assert kept.verdict.kind == fresh.kind
 
 
 def test_counts_add_up() -> None:
     result = pc.discover(graph(), claim())
-    assert sum(result.queries.values()) == sum(result.stages.values()) == len(result.tried) == 11
+    assert sum(result.queries.values()) == sum(result.stages.values()) == 12
+    assert result.timeline[-1].size == len(result.circuit)
+    assert result.timeline[0].size == 11
 
 
 def test_sampling_says_that_nothing_is_proved() -> None:
@@ -66,13 +69,16 @@ def test_the_text_names_what_is_kept_and_what_was_claimed() -> None:
 def test_an_order_of_ones_own_is_followed() -> None:
     network = graph()
     names = list(network.components().names)
-    assert list(pc.discover(network, claim(), order=names).tried) == names
+    heard: list[Progress] = []
+    pc.discover(network, claim(), order=names, listener=heard.append)
+    tried = [progress.doing for progress in heard if progress.doing in names]
+    assert list(dict.fromkeys(tried)) == names
 
 
 def test_a_listener_hears_every_question() -> None:
-    heard: list[str] = []
-    pc.discover(graph(), claim(), listener=lambda c, _circuit, _verdict: heard.append(c.name))
-    assert len(heard) == 11
+    heard: list[Progress] = []
+    pc.discover(graph(), claim(), listener=heard.append)
+    assert sum(heard[-1].queries.values()) == 12
 
 
 def test_a_network_that_violates_the_claim_itself_is_refused_with_the_witness() -> None:
@@ -90,6 +96,10 @@ def test_a_network_that_violates_the_claim_itself_is_refused_with_the_witness() 
         ({"algorithm": "magic"}, "The 'algorithm' parameter must be one of greedy"),
         ({"method": "guess"}, "The 'method' parameter must be 'proof' or 'sampling'"),
         ({"order": ["0/0"]}, "must name every component once"),
+        ({"order": "best"}, "must be one of paper, attribution, random, or a list"),
+        ({"t_max": 0}, "The 't_max' parameter must be a number of at least 1"),
+        ({"budget": 0}, "The 'budget' parameter must be positive"),
+        ({"workers": 0}, "The 'workers' parameter must be a number of at least 1"),
         ({"granularity": "atom"}, "The 'granularity' parameter must be"),
     ],
 )

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+import random
 
 import pytest
 import torch
+from tests.discover.searching import MONOTONE, Given, Logged
 
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.domains import Ball
 from provable_circuits.claims.metrics import LogitDifference, MaxAbs, Metric, Norm, WinnerMargin
 from provable_circuits.claims.patching import Zero
 from provable_circuits.discover.greedy import greedy
-from provable_circuits.discover.predicate import Predicate, Sampled
-from provable_circuits.network.circuit import Circuit
-from provable_circuits.network.components import Component, Components
+from provable_circuits.discover.predicate import Sampled
+from provable_circuits.network.components import Components
 from provable_circuits.network.graph import Graph, GraphBuilder
 from provable_circuits.network.ops import Linear, ReLU
-from provable_circuits.verify.verdict import Proved, Undecided, Verdict
+from provable_circuits.progress import Progress
 
 
 def network(seed: int) -> Graph:
@@ -63,29 +63,13 @@ def test_greedy_is_algorithm_one(seed: int, metric: Metric) -> None:
     components = network(seed).components()
     inputs = torch.randn(3, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     claim = Claim([Ball(x, 0.01) for x in inputs], Zero(), metric)
-    circuit, verdicts = greedy(Sampled(components, claim), components.discovery_order())
+    search = Logged(Sampled(components, claim))
+    circuit = greedy(search)
+    verdicts = search.by_component
     assert set(circuit.names) == naive(components, metric, inputs)
     assert set(verdicts) == set(components.names)
     for name, verdict in verdicts.items():
         assert verdict.refuted if name in circuit else verdict.held
-
-
-class Given(Predicate):
-    """A predicate that answers as it is told, and remembers what it was asked."""
-
-    def __init__(self, components: Components, answer: Callable[[frozenset[str]], bool]) -> None:
-        self.components = components
-        self.answer = answer
-        self.asked: list[frozenset[str]] = []
-
-    def ask(self, circuits: Sequence[Circuit]) -> list[Verdict]:
-        verdicts: list[Verdict] = []
-        for circuit in circuits:
-            names = frozenset(circuit.names)
-            self.asked.append(names)
-            faithful = self.answer(names)
-            verdicts.append(Proved(0.0, "test") if faithful else Undecided("told so", "test"))
-        return verdicts
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -102,7 +86,7 @@ def test_under_a_monotone_predicate_no_smaller_part_is_faithful(seed: int) -> No
         return any(need <= names for need in required)
 
     predicate = Given(components, faithful)
-    circuit, _ = greedy(predicate, components.discovery_order())
+    circuit = greedy(Logged(predicate))
     kept = frozenset(circuit.names)
     assert faithful(kept)
     for size in range(len(kept)):
@@ -114,9 +98,9 @@ def test_one_question_for_each_component_in_the_given_order() -> None:
     components = network(0).components()
     predicate = Given(components, lambda names: False)
     order = list(reversed(components.discovery_order()))
-    circuit, verdicts = greedy(predicate, order)
-    assert circuit == components.full()
-    assert list(verdicts) == [component.name for component in order]
+    search = Logged(predicate, order)
+    assert greedy(search) == components.full()
+    assert list(search.by_component) == [component.name for component in order]
     everything = frozenset(components.names)
     assert predicate.asked == [everything - {component.name} for component in order]
 
@@ -124,37 +108,77 @@ def test_one_question_for_each_component_in_the_given_order() -> None:
 def test_what_can_be_removed_is_removed_down_to_nothing() -> None:
     components = network(0).components()
     predicate = Given(components, lambda names: True)
-    circuit, _ = greedy(predicate, components.discovery_order())
-    assert circuit == components.empty()
+    assert greedy(Logged(predicate)) == components.empty()
     assert len(predicate.asked) == len(components)
     assert predicate.asked[-1] == frozenset()
 
 
 def test_an_undecided_component_is_kept() -> None:
     components = network(0).components()
-    predicate = Given(components, lambda names: "fc2/1" in names)
-    circuit, verdicts = greedy(predicate, components.discovery_order())
-    assert circuit.names == ("fc2/1",)
-    assert verdicts["fc2/1"].undecided
+    search = Logged(Given(components, lambda names: "fc2/1" in names or None))
+    assert greedy(search).names == ("fc2/1",)
+    assert search.by_component["fc2/1"].undecided
 
 
 def test_only_what_is_in_the_order_is_tried() -> None:
     components = network(0).components()
     predicate = Given(components, lambda names: True)
-    circuit, verdicts = greedy(predicate, [components[0], components[2]])
-    assert set(verdicts) == {"fc1/0", "fc1/2"}
+    search = Logged(predicate, [components[0], components[2]])
+    circuit = greedy(search)
+    assert set(search.by_component) == {"fc1/0", "fc1/2"}
     assert ~circuit == components.circuit(["fc1/0", "fc1/2"])
 
 
 def test_the_listener_hears_of_every_question() -> None:
     components = network(0).components()
     predicate = Given(components, lambda names: "fc3/0" in names)
-    heard: list[tuple[str, int, bool]] = []
-
-    def listener(component: Component, circuit: Circuit, verdict: Verdict) -> None:
-        heard.append((component.name, len(circuit), verdict.proved))
-
-    greedy(predicate, components.discovery_order(), listener)
-    assert heard[0] == ("fc3/0", 9, False)
-    assert heard[1] == ("fc3/1", 8, True)
+    heard: list[Progress] = []
+    greedy(Logged(predicate, listener=heard.append))
+    heard = [progress for progress in heard if progress.done]
     assert len(heard) == 9
+    assert (heard[0].doing, heard[0].queries, heard[0].size) == ("fc3/0", {"refuted": 1}, 9)
+    assert (heard[1].doing, heard[1].size, heard[1].total) == ("fc3/1", 8, 9)
+    assert heard[-1].remaining == 0
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_groups_give_the_same_circuit_with_fewer_questions(seed: int) -> None:
+    """Faithful: holds one of some required sets, so monotone."""
+    components = network(seed % 3).components()
+    chance = random.Random(seed)
+    share = chance.choice([0.1, 0.3, 0.6])
+    required = [frozenset(n for n in components.names if chance.random() < share) for _ in range(3)]
+
+    def faithful(names: frozenset[str]) -> bool:
+        return any(need <= names for need in required)
+
+    plain, grouped = Given(components, faithful), Given(components, faithful)
+    circuit = greedy(Logged(plain))
+    search = Logged(grouped, monotone=MONOTONE)
+    assert greedy(search) == circuit
+    assert len(grouped.asked) <= 1.5 * len(plain.asked)
+    if not circuit:
+        assert len(grouped.asked) < len(plain.asked)
+    assert len(set(grouped.asked)) == len(grouped.asked)
+
+
+def test_groups_save_most_where_almost_everything_goes() -> None:
+    builder = GraphBuilder()
+    wide = builder.add("fc", Linear(torch.ones(64, 1)), builder.input("x", (1,)))
+    components = builder.build([wide]).components("neuron")
+    predicate = Given(components, lambda names: "fc/40" in names)
+    circuit = greedy(Logged(predicate, monotone=MONOTONE))
+    assert circuit.names == ("fc/40",)
+    assert len(predicate.asked) < 24
+
+
+def test_a_group_that_stays_undecided_is_tried_one_by_one() -> None:
+    components = network(0).components()
+    plain = Given(components, lambda names: len(names) > 4)
+
+    def whimsical(names: frozenset[str]) -> bool | None:
+        return len(names) > 4 if len(components) - len(names) != 4 else None
+
+    circuit = greedy(Logged(Given(components, whimsical), monotone=MONOTONE))
+    assert len(greedy(Logged(plain))) == 5
+    assert len(circuit) >= 5

@@ -6,6 +6,7 @@ import random
 
 import pytest
 import torch
+from tests.discover.searching import Logged
 from tests.verify.test_verifier import PATCHINGS, dense, residual
 
 import provable_circuits as pc
@@ -133,13 +134,13 @@ def test_greedy_asked_ahead_is_greedy(patching: str, tolerance: float, seed: int
     ahead, single = Decided(components, claim), Decided(components, claim)
     assert ahead.together > 1
     single.together = 1
-    circuit, verdicts = greedy(ahead, order)
-    plain, plain_verdicts = greedy(single, order)
-    assert circuit == plain
-    assert {n: v.kind for n, v in verdicts.items()} == {
-        n: v.kind for n, v in plain_verdicts.items()
+    single.foresees = False
+    many, one = Logged(ahead), Logged(single)
+    assert greedy(many) == greedy(one)
+    assert {n: v.kind for n, v in many.by_component.items()} == {
+        n: v.kind for n, v in one.by_component.items()
     }
-    assert list(verdicts) == [component.name for component in order]
+    assert list(many.by_component) == [component.name for component in order]
 
 
 def test_large_networks_are_left_to_single_questions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from provable_circuits.discover.exhaustive import exhaustive
 from provable_circuits.discover.greedy import greedy
 from provable_circuits.discover.guarantees import minimality, necessity
 from provable_circuits.discover.hitting_set import hitting_set, smallest_blocking_set
-from provable_circuits.discover.monotonicity import monotonicity
+from provable_circuits.discover.monotonicity import Monotonicity, monotonicity
 from provable_circuits.discover.orders import ordered
 from provable_circuits.discover.predicate import Decided, Predicate, Sampled
 from provable_circuits.discover.result import BlockingSet, Result
@@ -41,6 +41,7 @@ ALGORITHMS: Mapping[str, Callable[[Search], Any]] = MappingProxyType(
     }
 )
 METHODS = ("proof", "sampling")
+CONTRADICTED = "the predicate is not monotone: a circuit around a faithful one was refuted"
 
 
 def discover(
@@ -122,6 +123,8 @@ def discover(
             _positive("budget", budget),
         )
         stopped = _carry_out(search, run)
+        if search.contradicted:
+            search.monotone = Monotonicity(False, False, CONTRADICTED)
         circuit = components.full() if search.best is None else search.best
         kept = necessity(search, circuit, local_check and stopped is None)
     finally:

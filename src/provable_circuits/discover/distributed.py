@@ -8,8 +8,11 @@ the questions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from functools import partial
+from typing import Any
 
 from torch import Tensor
 
@@ -22,11 +25,14 @@ from provable_circuits.discover.transport import (
 )
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
-from provable_circuits.parallel import Crew, WorkerDiedError
+from provable_circuits.parallel import Call, Crew, OverdueError, WorkerDiedError
 from provable_circuits.verify.verdict import Refuted, Undecided, Verdict
 
 CHUNK = 64
 """Circuits of a small network that travel in one call."""
+
+GRACE = 1.0
+"""Seconds after a limit in which workers, who keep it as well, may still send what they have."""
 
 
 class Distributed(Predicate):
@@ -54,6 +60,7 @@ class Distributed(Predicate):
         self.foresees = local.foresees
         self.wave = 8 * size * (CHUNK if self._small else 1)
         self._chunk = CHUNK if self._small else 1
+        self._running: list[Call] = []
         settings = {
             "timeout": local.timeout,
             "seed": local.verifier.seed,
@@ -66,14 +73,17 @@ class Distributed(Predicate):
     def ask(self, circuits: Sequence[Circuit], limit: float = math.inf) -> list[Verdict]:
         if len(circuits) == 1:
             return self.local.ask(circuits, limit)
+        ends = time.monotonic() + limit
         parts = [circuits[i : i + self._chunk] for i in range(0, len(circuits), self._chunk)]
-        calls = [([circuit.bits for circuit in part], limit) for part in parts]
         verdicts: list[Verdict] = []
-        for part, answer in zip(parts, self._crew.answers("ask", calls), strict=True):
-            if isinstance(answer, WorkerDiedError):
-                verdicts += self._one_by_one(part, limit)
+        for part, answer in zip(parts, self._answers(parts, limit), strict=True):
+            if isinstance(answer, WorkerDiedError) and len(part) > 1:
+                # Whichever question it was that killed workers, the others are answered.
+                parted = [[circuit] for circuit in part]
+                for lost in self._answers(parted, max(ends - time.monotonic(), 0.001)):
+                    verdicts += _verdicts(lost, 1)
             else:
-                verdicts += unpack_verdicts(answer)
+                verdicts += _verdicts(answer, len(part))
         return verdicts
 
     def ahead(
@@ -81,18 +91,26 @@ class Distributed(Predicate):
     ) -> list[Callable[[], Verdict]]:
         if self._small or len(circuits) == 1:
             return self.local.ahead(circuits, limit)
-        calls = [self._crew.submit("ask", [circuit.bits], limit) for circuit in circuits]
+        # Answers that nobody waits for any more keep their workers busy: none is to wait for them.
+        self._running = [call for call in self._running if not call.done]
+        free = max(self.together - len(self._running), 1)
+        calls = [self._crew.submit("ask", [circuit.bits], limit) for circuit in circuits[:free]]
+        self._running += calls
+        ends = time.monotonic() + limit
 
         def answer(i: int) -> Verdict:
+            if i >= len(calls):
+                return self.local.ask([circuits[i]], max(ends - time.monotonic(), 0.001))[0]
             try:
-                return unpack_verdicts(calls[i].result())[0]
-            except WorkerDiedError:
-                return Undecided("worker died", "worker")
+                packed = self._crew.first(calls[i:], ends + GRACE)
+            except (WorkerDiedError, OverdueError) as error:
+                packed = error
+            return _verdicts(packed, 1)[0]
 
-        return [lambda i=i: answer(i) for i in range(len(calls))]  # type: ignore[misc]
+        return [partial(answer, i) for i in range(len(circuits))]
 
     def screen(self, circuits: Sequence[Circuit]) -> list[Verdict | None]:
-        if len(circuits) <= self._chunk:
+        if not self._small or len(circuits) <= self._chunk:
             return self.local.screen(circuits)
         found: list[Verdict | None] = [None] * len(circuits)
         starts = range(0, len(circuits), self._chunk)
@@ -123,16 +141,9 @@ class Distributed(Predicate):
     def close(self) -> None:
         self._crew.close()
 
-    def _one_by_one(self, circuits: Sequence[Circuit], limit: float) -> list[Verdict]:
-        """A part whose workers died: whichever question it was, the others are answered."""
-        lost = Undecided("worker died", "worker")
-        if len(circuits) == 1:
-            return [lost]
-        calls = [([circuit.bits], limit) for circuit in circuits]
-        return [
-            lost if isinstance(answer, WorkerDiedError) else unpack_verdicts(answer)[0]
-            for answer in self._crew.answers("ask", calls)
-        ]
+    def _answers(self, parts: Sequence[Sequence[Circuit]], limit: float) -> Iterator[Any]:
+        calls = [([circuit.bits for circuit in part], limit) for part in parts]
+        return self._crew.answers("ask", calls, limit + GRACE)
 
 
 class Worker:
@@ -158,6 +169,14 @@ def build_worker(data: bytes) -> Worker:
     """What a worker makes of what it was sent."""
     components, claim, settings = unpack_question(data)
     return Worker(Decided(components, claim, **settings))
+
+
+def _verdicts(answer: Any, count: int) -> list[Verdict]:
+    """The verdicts on ``count`` circuits of a worker's answer, or of the error in its place."""
+    if isinstance(answer, WorkerDiedError | OverdueError):
+        reason = "time" if isinstance(answer, OverdueError) else "worker died"
+        return [Undecided(reason, "worker")] * count
+    return unpack_verdicts(answer)
 
 
 def _size(executor: Executor) -> int:

@@ -110,10 +110,17 @@ def _path(circuit: Circuit, ahead: Sequence[Component], needed: Sequence[bool]) 
 
 
 def _in_groups(search: Search, circuit: Circuit, order: Sequence[Component]) -> Circuit:
-    """The pass of a monotone predicate, several components at a time where that pays."""
-    place, size = 0, 1
-    streak, wanted = 0, 2
+    """The pass of a monotone predicate, several components at a time where that pays.
+
+    ``trouble`` is where a group ended that could not go: someone before it must stay. It is found
+    by halving. Groups double while they go, and start again after some single removals in a row,
+    the more of them the more groups failed lately.
+    """
+    place, size, trouble = 0, 1, 0
+    streak, patience = 0, 2
     while place < len(order):
+        if place < trouble:
+            size = max((trouble - place) // 2, 1)
         group = order[place : place + size]
         candidate = circuit.remove(*(component.name for component in group))
         verdict: Verdict | None = search.known(candidate)
@@ -123,15 +130,12 @@ def _in_groups(search: Search, circuit: Circuit, order: Sequence[Component]) -> 
             circuit = candidate
             place += len(group)
             streak += len(group)
-            wanted = 2 if len(group) > 1 else wanted
-            if streak >= wanted:
-                size *= 2
-        elif len(group) == 1:
-            place += 1
-            streak = 0
-            size = 1
+            if place >= trouble and streak >= patience:
+                size, patience = 2 * size, 2
+        elif len(group) > 1:
+            patience = min(2 * patience, 16) if place >= trouble else patience
+            trouble = place + len(group)
         else:
-            size = len(group) // 2
-            streak = 0
-            wanted = min(2 * wanted, 32)
+            place += 1
+            trouble, size, streak = 0, 1, 0
     return circuit

@@ -173,6 +173,12 @@ class Search:
         return max(self._ends - time.monotonic(), 0.001)
 
     @property
+    def contradicted(self) -> bool:
+        """Whether the predicate was seen not to be monotone: one around the best was refuted."""
+        best = self.best
+        return best is not None and any(bits & best.bits == best.bits for bits in self.refuted)
+
+    @property
     def claimed_lower(self) -> int | None:
         """The lower bound, where it may be claimed."""
         return self.lower if self.monotone.usable else None
