@@ -126,7 +126,8 @@ def discover(
         if search.contradicted:
             search.monotone = Monotonicity(False, False, CONTRADICTED)
         circuit = components.full() if search.best is None else search.best
-        kept = necessity(search, circuit, local_check and stopped is None)
+        check = local_check or method == "sampling"  # which costs next to nothing
+        kept = necessity(search, circuit, check and stopped is None)
     finally:
         predicate.close()
     settings = {

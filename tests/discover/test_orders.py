@@ -1,0 +1,83 @@
+"""Orders in which components are tried."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import provable_circuits as pc
+from provable_circuits.claims.patching import FixedPatching
+from provable_circuits.discover.orders import attribution, ordered
+
+
+def graph() -> pc.Graph:
+    torch.manual_seed(3)
+    net = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))
+    return pc.Graph.from_torch(net, torch.zeros(1, 4))
+
+
+X = torch.rand(2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def claim(patching: pc.Patching, metric: pc.Metric | None = None) -> pc.Claim:
+    return pc.Claim([pc.Ball(x, 0.01) for x in X], patching, metric or pc.LogitDifference(1.0, 2))
+
+
+@pytest.mark.parametrize(
+    "patching", [pc.Zero(), pc.Constant(0.3), pc.Mean(torch.rand(9, 4))], ids=repr
+)
+def test_scores_are_effects_where_the_network_is_linear(patching: FixedPatching) -> None:
+    """A removed unit of the last hidden layer moves outputs by exactly gradient times change."""
+    components = graph().components()
+    scores = attribution(components, claim(patching))
+    reference = components.graph.run(X)
+    for name in [n for n in components.names if n.startswith("0/")]:
+        circuit = components.full().remove(name)
+        moved = circuit.run(X, patching, torch.float64) - reference
+        expected = float(moved[:, 2].abs().sum())
+        assert float(scores[components.index_of(name)]) == pytest.approx(expected, abs=1e-9)
+
+
+def test_outputs_that_the_metric_does_not_look_at_score_nothing() -> None:
+    components = graph().components()
+    scores = attribution(components, claim(pc.Zero()))
+    assert float(scores[components.index_of("2/0")]) == 0.0
+    assert float(scores[components.index_of("2/2")]) > 0.0
+    everywhere = attribution(components, claim(pc.Zero(), pc.MaxAbs(1.0)))
+    assert float(everywhere[components.index_of("2/0")]) > 0.0
+    winner = attribution(components, claim(pc.Zero(), pc.WinnerMargin()))
+    assert int((winner[-3:] > 0).sum()) == 2
+
+
+def test_patches_that_range_score_by_their_width() -> None:
+    components = graph().components()
+    narrow = attribution(components, claim(pc.IntervalHull(eps=0.01)))
+    wide = attribution(components, claim(pc.Reachable(eps=0.1)))
+    assert bool((wide >= narrow).all())
+    assert float(wide.sum()) > 5 * float(narrow.sum())
+
+
+def test_the_least_important_component_comes_first() -> None:
+    components = graph().components()
+    scores = attribution(components, claim(pc.Zero()))
+    found = [
+        components.index_of(c.name) for c in ordered(components, claim(pc.Zero()), "attribution")
+    ]
+    assert [float(scores[i]) for i in found] == sorted(scores.tolist())
+
+
+def test_random_orders_follow_the_seed() -> None:
+    components = graph().components()
+    one = ordered(components, claim(pc.Zero()), "random", 1)
+    assert one == ordered(components, claim(pc.Zero()), "random", 1)
+    assert one != ordered(components, claim(pc.Zero()), "random", 2)
+    assert set(one) == set(components)
+
+
+@pytest.mark.parametrize("order", ["attribution", "random", "paper"])
+def test_a_circuit_is_faithful_whatever_the_order(order: str) -> None:
+    network = graph()
+    result = pc.discover(network, claim(pc.Zero()), order=order)
+    assert result.faithful == "proved"
+    assert result.settings["order"] == order

@@ -1,0 +1,239 @@
+"""``provable-circuits discover``: what it prints and writes, how it ends, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import provable_circuits as pc
+from provable_circuits.cli import main
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Calls the command line in a folder with a network and data; exit code and both streams."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    torch.manual_seed(3)
+    net = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+    pc.Graph.from_torch(net, torch.zeros(1, 4)).to_onnx("net.onnx")
+    conv = nn.Sequential(nn.Conv2d(3, 4, 2), nn.ReLU(), nn.Flatten(), nn.Linear(16, 2))
+    pc.Graph.from_torch(conv, torch.zeros(1, 3, 3, 3)).to_onnx("conv.onnx")
+    generator = np.random.default_rng(0)
+    np.savez("data.npz", x=generator.random((5, 4)), y=np.array([0, 1, 2, 0, 1]))
+    np.savez("bare.npz", x=generator.random((5, 2, 2)).astype(np.float32))
+    np.savez("bytes.npz", x=generator.integers(0, 256, (3, 3, 3, 3)).astype(np.uint8))
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["provable-circuits", "discover", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        code = ended.value.code
+        assert isinstance(code, int)
+        return (code, *capsys.readouterr())
+
+    return call
+
+
+def document(run: Run, *arguments: str, code: int = 0) -> dict[str, Any]:
+    ended, out, err = run(*arguments, "--json")
+    assert (ended, err) == (code, "")
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def test_the_text_tells_the_circuit_and_what_it_rests_on(run: Run) -> None:
+    code, out, err = run("net.onnx", "--data", "data.npz", "--index", "0,1", "--delta", "0.2")
+    assert (code, err) == (0, "")
+    assert out.startswith("Circuit: ")
+    for line in (
+        "Faithful: proved for every input in 2 domain(s)",
+        "Minimal: ",
+        "Kept components:",
+    ):
+        assert line in out
+    assert "Scale: epsilon 0.01 in the scale of the network's inputs" in out
+
+
+def test_the_document_has_what_scripts_rely_on(run: Run) -> None:
+    found = document(run, "net.onnx", "--data", "data.npz", "--index", "0,1", "--delta", "0.2")
+    assert {
+        "circuit",
+        "faithful",
+        "minimality",
+        "kept",
+        "queries",
+        "seconds",
+        "settings",
+        "version",
+    } <= set(found)
+    graph = pc.Graph.from_onnx("net.onnx")
+    components = graph.components()
+    names = found["circuit"]["components"]
+    assert names == [name for name in components.names if name in names]
+    assert (found["circuit"]["size"], found["circuit"]["of"]) == (len(names), 9)
+    assert set(found["kept"]) == set(names)
+    x = np.load("data.npz")["x"]
+    claim = pc.Claim([pc.Ball(v, 0.01) for v in x[:2]], pc.Zero(), pc.LogitDifference(0.2))
+    assert pc.verify(graph, components.circuit(names), claim).proved
+    assert found["circuit"]["components"] == list(pc.discover(graph, claim).circuit.names)
+    assert found["settings"]["eps"] == 0.01
+    assert found["settings"]["index"] == [0, 1]
+    assert found["version"] == pc.__version__
+
+
+@pytest.mark.parametrize(
+    "algorithm", ["greedy", "exhaustive", "binary-search", "blocking-sets", "hitting-set"]
+)
+@pytest.mark.parametrize("patching", ["zero", "mean", "reachable", "interval"])
+def test_every_algorithm_and_patching(run: Run, algorithm: str, patching: str) -> None:
+    found = document(
+        run,
+        *("net.onnx", "--data", "data.npz", "--index", "2", "--delta", "0.1"),
+        *("--algorithm", algorithm, "--patching", patching, "--patch-eps", "0.02"),
+    )
+    assert found["faithful"] == "proved"
+    assert found["settings"]["algorithm"] == algorithm
+    if patching == "interval" and algorithm == "hitting-set":
+        assert found["minimality"]["notion"] == "cardinal"
+        assert found["minimality"]["holds"] == "unconditional"
+
+
+@pytest.mark.parametrize(
+    ("metric", "extra"),
+    [
+        ("logit-difference", ["--target", "label"]),
+        ("logit-difference", ["--target", "2"]),
+        ("winner-margin", ["--margin-fraction", "0.2"]),
+        ("max-abs", []),
+        ("norm-1", []),
+        ("norm-2", []),
+    ],
+)
+@pytest.mark.parametrize("norm", ["inf", "2", "1"])
+def test_every_metric_and_norm(run: Run, metric: str, extra: list[str], norm: str) -> None:
+    found = document(
+        run,
+        *("net.onnx", "--data", "data.npz", "--index", "3", "--delta", "0.3"),
+        *("--metric", metric, "--norm", norm, "--clip", "0,1", *extra),
+    )
+    assert found["faithful"] == "proved"
+
+
+def test_the_result_is_written(run: Run) -> None:
+    code, out, _ = run("net.onnx", "--data", "data.npz", "--index", "0", "--out", "a/run")
+    assert code == 0
+    assert "Written to a/run" in out
+    found = json.loads(Path("a/run/result.json").read_text())
+    components = pc.Graph.from_onnx("net.onnx").components()
+    circuit = pc.Circuit.from_json(Path("a/run/circuit.json").read_text(), components)
+    assert list(circuit.names) == found["circuit"]["components"]
+    with np.load("a/run/witnesses.npz", allow_pickle=False) as arrays:
+        assert set(arrays.files) == {f"{n.replace('/', '.')}:z" for n in found["witnesses"]}
+
+
+def test_pixels_are_normalised_and_epsilon_with_them(run: Run) -> None:
+    options = ["conv.onnx", "--data", "bytes.npz", "--index", "0", "--scale", "255"]
+    options += ["--mean", "0.5,0.4,0.3", "--std", "0.25,0.5,0.2", "--clip", "0,1", "--eps", "0.02"]
+    code, out, _ = run(*options)
+    assert code == 0
+    assert "Scale: epsilon 0.02 in pixel scale, before normalisation" in out
+    found = document(run, *options)
+    pixels = torch.from_numpy(np.load("bytes.npz")["x"][0] / 255.0)
+    mean = torch.tensor([0.5, 0.4, 0.3], dtype=torch.float64).reshape(3, 1, 1)
+    std = torch.tensor([0.25, 0.5, 0.2], dtype=torch.float64).reshape(3, 1, 1)
+    ball = pc.Ball(
+        (pixels - mean) / std, (0.02 / std).expand(3, 3, 3), clip=(-mean / std, (1 - mean) / std)
+    )
+    claim = pc.Claim([ball], pc.Zero(), pc.LogitDifference(2.0))
+    graph = pc.Graph.from_onnx("conv.onnx")
+    assert found["circuit"]["components"] == list(pc.discover(graph, claim).circuit.names)
+    code, out, _ = run(*options, "--eps-scale", "input")
+    assert "Scale: epsilon 0.02 in the normalised scale" in out
+
+
+def test_sampling_is_not_called_proof(run: Run) -> None:
+    arguments = ("net.onnx", "--data", "data.npz", "--index", "0", "--method", "sampling")
+    assert document(run, *arguments, code=3)["faithful"] == "sampled"
+
+
+def test_a_network_that_violates_the_claim_ends_with_1(run: Run) -> None:
+    arguments = ["net.onnx", "--data", "data.npz", "--index", "0", "--eps", "3"]
+    arguments += ["--metric", "winner-margin", "--margin-fraction", "1"]
+    code, out, err = run(*arguments)
+    assert (code, out) == (1, "")
+    assert "The network itself violates the claim" in err
+    found = document(run, *arguments, code=1)
+    assert found["faithful"] == "refuted"
+    assert found["witness"]["excess"] > 0
+
+
+def test_a_budget_that_is_too_small_still_ends_well(run: Run) -> None:
+    arguments = ["net.onnx", "--data", "data.npz", "--index", "0", "--budget", "0.001"]
+    code, out, err = run(*arguments, "--json")
+    found = json.loads(out)
+    assert err == ""
+    assert found["stopped"] == "budget"
+    assert found["circuit"]["size"] == 9
+    assert code == (0 if found["faithful"] == "proved" else 3)
+
+
+def test_the_smallest_blocking_set_is_offered(run: Run) -> None:
+    arguments = ["net.onnx", "--data", "data.npz", "--index", "0", "--delta", "0.001"]
+    arguments += ["--patching", "interval", "--blocking-set"]
+    found = document(run, *arguments)
+    assert found["blocking_set"]["smallest"]
+    assert found["blocking_set"]["size"] == len(found["blocking_set"]["components"])
+    code, out, _ = run(*arguments)
+    assert code == 0
+    assert "Blocking set: " in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["net.onnx", "--data", "no.npz"], "There is no file 'no.npz'"),
+        (["net.onnx", "--data", "net.onnx"], "is not an .npz file of plain arrays"),
+        (["no.onnx", "--data", "data.npz"], "no.onnx"),
+        (["conv.onnx", "--data", "data.npz"], "the network takes [3, 3, 3] per input"),
+        (["net.onnx", "--data", "data.npz", "--index", "9"], "the data holds 0 to 4"),
+        (["net.onnx", "--data", "data.npz", "--index", "a"], "must be numbers such as 0,1,2"),
+        (["net.onnx", "--data", "data.npz", "--clip", "1,0"], "two numbers such as 0,1"),
+        (["net.onnx", "--data", "data.npz", "--clip", "0,0.1"], "must enclose the centre"),
+        (["net.onnx", "--data", "data.npz", "--target", "x"], "'label' or 'predicted'"),
+        (["net.onnx", "--data", "data.npz", "--target", "7"], "0 to 2"),
+        (["net.onnx", "--data", "bare.npz", "--target", "label"], "has no labels"),
+        (["net.onnx", "--data", "data.npz", "--std", "0"], "must be positive"),
+        (["net.onnx", "--data", "data.npz", "--scale", "0"], "must be positive"),
+        (["net.onnx", "--data", "data.npz", "--mean", "1,2"], "one for each channel"),
+        (["net.onnx", "--data", "data.npz", "--granularity", "filter"], "no components"),
+        (["net.onnx", "--data", "data.npz", "--workers", "2", "--dask", "a"], "not both"),
+        (["net.onnx", "--data", "data.npz", "--dask", "tcp://127.0.0.1:1"], "no Dask scheduler"),
+        (["net.onnx"], "Missing option '--data'"),
+        (["net.onnx", "--data", "data.npz", "--algorithm", "magic"], "'magic' is not one of"),
+    ],
+)
+def test_wrong_calls_end_with_2_and_a_sentence(
+    run: Run, arguments: list[str], message: str
+) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert message in " ".join(err.split())
+    assert "Traceback" not in err
+
+
+def test_many_inputs_must_be_chosen(run: Run) -> None:
+    np.savez("many.npz", x=np.zeros((101, 4)))
+    code, _, err = run("net.onnx", "--data", "many.npz")
+    assert code == 2
+    assert "choose some, such as --index 0,1,2" in err
