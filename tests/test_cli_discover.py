@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from distributed import LocalCluster
 from torch import nn
 
 import provable_circuits as pc
@@ -19,20 +20,27 @@ from provable_circuits.cli import main
 Run = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """Calls the command line in a folder with a network and data; exit code and both streams."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    torch.manual_seed(3)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two networks, and data for them."""
+    made = tmp_path_factory.mktemp("discover")
+    torch.manual_seed(5)
     net = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
-    pc.Graph.from_torch(net, torch.zeros(1, 4)).to_onnx("net.onnx")
+    pc.Graph.from_torch(net, torch.zeros(1, 4)).to_onnx(made / "net.onnx")
     conv = nn.Sequential(nn.Conv2d(3, 4, 2), nn.ReLU(), nn.Flatten(), nn.Linear(16, 2))
-    pc.Graph.from_torch(conv, torch.zeros(1, 3, 3, 3)).to_onnx("conv.onnx")
+    pc.Graph.from_torch(conv, torch.zeros(1, 3, 3, 3)).to_onnx(made / "conv.onnx")
     generator = np.random.default_rng(0)
-    np.savez("data.npz", x=generator.random((5, 4)), y=np.array([0, 1, 2, 0, 1]))
-    np.savez("bare.npz", x=generator.random((5, 2, 2)).astype(np.float32))
-    np.savez("bytes.npz", x=generator.integers(0, 256, (3, 3, 3, 3)).astype(np.uint8))
+    np.savez(made / "data.npz", x=generator.random((5, 4)), y=np.array([0, 1, 2, 0, 1]))
+    np.savez(made / "bare.npz", x=generator.random((5, 2, 2)).astype(np.float32))
+    np.savez(made / "bytes.npz", x=generator.integers(0, 256, (3, 3, 3, 3)).astype(np.uint8))
+    return made
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path) -> Run:
+    """Calls the command line in that folder; exit code and both streams."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "200")
 
     def call(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["provable-circuits", "discover", *arguments])
@@ -237,3 +245,16 @@ def test_many_inputs_must_be_chosen(run: Run) -> None:
     code, _, err = run("net.onnx", "--data", "many.npz")
     assert code == 2
     assert "choose some, such as --index 0,1,2" in err
+
+
+def test_a_dask_cluster_finds_the_same_circuit(run: Run) -> None:
+    arguments = ["net.onnx", "--data", "data.npz", "--index", "0", "--delta", "0.001"]
+    arguments += ["--patching", "interval", "--algorithm", "blocking-sets"]
+    alone = document(run, *arguments)
+    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(**settings, host="127.0.0.1") as cluster:
+        there = document(run, *arguments, "--dask", cluster.scheduler_address)
+    assert there["circuit"] == alone["circuit"]
+    assert there["queries"]["by_verdict"] == alone["queries"]["by_verdict"]
+    assert there["settings"]["workers"] == "ClientExecutor"
+    assert len(alone["circuit"]["components"]) > 0

@@ -184,6 +184,8 @@ class BlockingSet:
         }
 
     def __str__(self) -> str:
+        if self.removed is None and self.stopped is None and not self.lower:
+            return "Blocking set: there is none, since the empty circuit is faithful"
         if self.removed is None:
             return "Blocking set: none was found"
         lines = [f"Blocking set: {', '.join(self.removed.names)}"]
