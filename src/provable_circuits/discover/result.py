@@ -136,7 +136,7 @@ class Result:
             how = HOLDS[minimality.holds]
             lines = [f"Minimal: {minimality.notion}{f', {how}' if how else ''}"]
             lines.append(f"  because {minimality.basis}")
-        if self.lower:
+        if self.lower and minimality.notion != "cardinal":
             lines.append(f"  no faithful circuit has fewer than {self.lower} components")
         return lines
 
