@@ -61,10 +61,11 @@ class Thing:
 
     def die_once(self, x: int) -> int:
         """The first that comes here dies."""
-        if not traces(self.folder, "died"):
-            self.trace("died")
-            os._exit(1)
-        return x
+        try:
+            (self.folder / "died").touch(exist_ok=False)
+        except FileExistsError:
+            return x
+        os._exit(1)
 
     def die(self) -> None:
         self.trace("tried")
@@ -236,16 +237,15 @@ def test_a_call_that_takes_too_long_is_reported_and_those_before_it_are_answered
     local: Crew,
 ) -> None:
     began = time.monotonic()
-    first, *late = local.answers("sleep", [(0.0,), (2.0,), (2.0,), (0.0,)], limit=1.0)
+    first, *late = local.answers("sleep", [(0.0,), (2.0,), (2.0,)], limit=0.5)
     assert first == 0.0
-    assert all(isinstance(error, OverdueError) for error in late[:2])
-    assert time.monotonic() - began < 1.8
-    wait_for(lambda: local.submit("plus", 1).result() == 101)
+    assert [type(error) for error in late] == [OverdueError, OverdueError]
+    assert time.monotonic() - began < 1.5
 
 
 def test_a_worker_that_dies_once_changes_no_answer(local: Crew, folder: Path) -> None:
     assert list(local.answers("die_once", [(x,) for x in range(10)])) == list(range(10))
-    assert traces(folder, "died") == 1
+    assert (folder / "died").exists()
 
 
 def test_a_call_that_kills_every_worker_is_given_up_and_the_others_are_answered(
@@ -268,13 +268,13 @@ def test_processes_that_work_are_ended_promptly(local: Crew, folder: Path) -> No
     before = traces(folder, "asleep")
     for _ in range(6):
         local.submit("sleep", PATIENCE)
-    wait_for(lambda: traces(folder, "asleep") >= before + 2)
+    wait_for(lambda: traces(folder, "asleep") > before)  # one is at work, another may be starting
     processes = list(local._executor._processes.values())  # type: ignore[attr-defined]
     assert len(processes) == 2
     began = time.monotonic()
     local.close()
+    wait_for(lambda: not any(process.is_alive() for process in processes))
     assert time.monotonic() - began < 2
-    assert not any(process.is_alive() for process in processes)
     local.close()  # once more does no harm
 
 
@@ -374,25 +374,22 @@ def test_what_cannot_be_built_is_said_and_not_tried_for_ever() -> None:
             crew.submit("plus", 1).result()
 
 
-def test_what_cannot_be_built_in_a_process_is_said_too() -> None:
-    crew = Crew(1, build_nothing, b"")
-    try:
-        with pytest.raises(LookupError, match="this cannot be built"):
-            crew.submit("plus", 1).result()
-    finally:
-        crew.close()
-
-
-def test_processes_that_cannot_begin_are_an_error_that_says_why(
+def test_processes_that_cannot_build_and_processes_that_cannot_begin_are_told_apart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    willing = Crew(1, build_nothing, b"")
+    unbuilt = willing.submit("plus", 1)
     monkeypatch.setattr(parallel, "_start", die_early)
-    crew = Crew(1, build, b"")
+    dead = Crew(1, build, b"")
+    never = dead.answers("plus", [(1,)])
     try:
         with pytest.raises(NoWorkersError, match="below 'if __name__ == \"__main__\":'"):
-            list(crew.answers("plus", [(1,)]))
+            next(never)
+        with pytest.raises(LookupError, match="this cannot be built"):
+            unbuilt.result()
     finally:
-        crew.close()
+        willing.close()
+        dead.close()
 
 
 def test_processes_that_may_not_be_started_are_not_tried_for_ever(

@@ -11,6 +11,7 @@ from rich.console import Console
 import provable_circuits as pc
 from provable_circuits.cli.demo import demo
 from provable_circuits.cli.discover import discover
+from provable_circuits.cli.reproduce import reproduce
 from provable_circuits.cli.verify import verify
 from provable_circuits.errors import ProvableCircuitsError
 
@@ -41,6 +42,7 @@ def root(
 
 app.command()(demo)
 app.command()(discover)
+app.command()(reproduce)
 app.command()(verify)
 
 

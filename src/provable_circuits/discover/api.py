@@ -159,6 +159,7 @@ def discover(
         stopped=stopped,
         settings=settings,
         seconds=search.seconds,
+        lost=search.lost,
     )
 
 

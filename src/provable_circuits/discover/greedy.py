@@ -64,7 +64,7 @@ def _one_by_one(search: Search, circuit: Circuit, order: Sequence[Component]) ->
             candidate = circuit.remove(component.name)
             verdict: Verdict | None = search.known(candidate)
             if verdict is None:
-                verdict = answer()
+                verdict = search.timed(answer)
                 search.record(candidate, verdict, component.name)
             went = faithful(verdict)
             circuit = candidate if went else circuit

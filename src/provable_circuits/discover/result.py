@@ -34,6 +34,7 @@ class Result:
         stopped: ``"interrupted"`` or ``"budget"`` if the search was cut short, else None.
         settings: how the search was asked for.
         seconds: how long it took.
+        lost: how much of that went into single questions that stayed undecided.
     """
 
     circuit: Circuit
@@ -50,6 +51,7 @@ class Result:
     stopped: str | None
     settings: Mapping[str, Any]
     seconds: float
+    lost: float = 0.0
 
     @property
     def algorithm(self) -> str:
@@ -99,6 +101,7 @@ class Result:
             ],
             "stopped": self.stopped,
             "seconds": self.seconds,
+            "seconds_undecided": self.lost,
             "settings": dict(self.settings),
         }
 

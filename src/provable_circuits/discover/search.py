@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from provable_circuits.discover.monotonicity import Monotonicity
@@ -53,6 +53,7 @@ class Search:
         lower: no faithful circuit is smaller, if the predicate is monotone; 0 if nothing is known.
         refuted: by a circuit's bits its refutation; of very many the latest.
         undecided: the bits of circuits that could not be decided.
+        lost: seconds spent on single questions that stayed undecided.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Search:
         self.timeline: list[Moment] = []
         self.refuted: dict[int, Refuted] = {}
         self.undecided: set[int] = set()
+        self.lost = 0.0
         self._doing = "starting"
         self._done = 0
         self._total: int | None = None
@@ -104,8 +106,16 @@ class Search:
     def ask(self, circuit: Circuit, doing: str | None = None) -> Verdict:
         """The verdict on one circuit."""
         self.check()
-        (verdict,) = self.predicate.ask([circuit], self.left)
+        verdict = self.timed(lambda: self.predicate.ask([circuit], self.left)[0])
         self.record(circuit, verdict, doing)
+        return verdict
+
+    def timed(self, answer: Callable[[], Verdict]) -> Verdict:
+        """An answer; the time of one that stays undecided is added to ``lost``."""
+        began = time.monotonic()
+        verdict = answer()
+        if verdict.undecided:
+            self.lost += time.monotonic() - began
         return verdict
 
     def known(self, circuit: Circuit) -> Refuted | None:

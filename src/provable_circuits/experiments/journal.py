@@ -1,0 +1,64 @@
+"""A file of rows: one JSON line for each batch, written as it finishes.
+
+A run that was interrupted goes on where it was: rows that are there are not made again, and a line
+that was cut short is dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from provable_circuits.errors import DataError
+
+
+class Journal:
+    """The rows of one run, in a file."""
+
+    def __init__(self, path: Path, head: dict[str, Any]) -> None:
+        """Open a file, or make it.
+
+        Args:
+            path: the file.
+            head: what the run is about; a file about something else is refused.
+        """
+        self.path = path
+        self.rows: dict[str, dict[str, Any]] = {}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            self._read(head)
+        else:
+            self._write(head)
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Keep a row, in memory and on disk."""
+        self.rows[row["key"]] = row
+        self._write(row)
+
+    def _write(self, line: dict[str, Any]) -> None:
+        with self.path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _read(self, head: dict[str, Any]) -> None:
+        text = self.path.read_text()
+        whole = text[: text.rfind("\n") + 1]
+        lines = whole.splitlines()
+        try:
+            found = [json.loads(line) for line in lines]
+        except json.JSONDecodeError as error:
+            raise DataError(f"The file '{self.path}' is not one of rows: {error}.") from None
+        if not found:
+            self.path.write_text("")
+            self._write(head)
+            return
+        if found[0] != head:
+            raise DataError(
+                f"The file '{self.path}' is of another run: {found[0]}. Choose another --out."
+            )
+        self.rows = {row["key"]: row for row in found[1:]}
+        if whole != text:
+            self.path.write_text(whole)

@@ -1,0 +1,205 @@
+"""One batch of one experiment: what is run, and what is kept of it as plain data.
+
+    input robustness     a sampled and a proved circuit, zero patching; both decided by proof
+    patching robustness  circuits sampled under zero and under mean patching, and a proved one;
+                         all decided by proof over the same patching domain
+    minimality           one input, inputs and patches both ranging; every algorithm
+    coverage             a sampled and a proved circuit at one radius
+    runtime              the size of a proved circuit over time at one radius
+
+A circuit is decided by proof with a verifier that knows nothing of the search that found it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Any
+
+from provable_circuits.claims.claim import Claim
+from provable_circuits.claims.domains import Ball, Domain, Point
+from provable_circuits.claims.metrics import LogitDifference, MaxAbs, Metric, WinnerMargin
+from provable_circuits.claims.patching import IntervalHull, Mean, Patching, Reachable, Zero
+from provable_circuits.discover.api import discover
+from provable_circuits.discover.result import Result
+from provable_circuits.errors import ClaimFailsError
+from provable_circuits.network.components import Components
+from provable_circuits.verify.api import verify
+from provable_circuits.zoo.benchmarks import Batch, Benchmark
+
+BUDGET = 60.0
+"""Seconds for the search for a smallest circuit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One batch at one setting.
+
+    Attributes:
+        batch: which batch.
+        metric: how outputs are compared.
+        eps: the radius.
+        delta: the tolerance.
+        patching: of minimality alone, ``"reachable"`` or ``"interval"``.
+        patch_eps: the radius that patches come from, of minimality alone.
+    """
+
+    batch: int
+    metric: str
+    eps: float
+    delta: float
+    patching: str = ""
+    patch_eps: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """The job in a word, by which it is found again."""
+        parts = [str(self.batch), self.metric, f"{self.eps:g}", f"{self.delta:g}"]
+        return "/".join(parts + ([self.patching] if self.patching else []))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bench:
+    """A benchmark with the batches of a run, ready for jobs."""
+
+    benchmark: Benchmark
+    components: Components
+    batches: list[Batch]
+    samples: Any
+    timeout: float
+
+    def balls(self, batch: Batch, eps: float) -> list[Domain]:
+        """A ball around each input."""
+        return [Ball(x, eps, clip=self.benchmark.clip) for x in batch.inputs]
+
+    def metric(self, job: Job, batch: Batch) -> Metric:
+        """The metric of a job; the one output of a regression is compared as it is."""
+        if job.metric == "winner-margin":
+            return WinnerMargin(0.5)
+        if job.metric == "max-abs" or self.benchmark.regression:
+            return MaxAbs(job.delta)
+        return LogitDifference(job.delta, batch.label)
+
+    def search(self, claim: Claim, algorithm: str = "greedy", **more: Any) -> Result:
+        """A search with the settings of the run."""
+        return discover(
+            self.benchmark.graph, claim, self.components, algorithm, timeout=self.timeout, **more
+        )
+
+    def decided(self, result: Result, claim: Claim) -> str:
+        """What a fresh verifier says of a circuit."""
+        return verify(self.benchmark.graph, result.circuit, claim, self.timeout).kind
+
+
+def input_row(bench: Bench, job: Job) -> dict[str, Any]:
+    """Input robustness of a sampled and of a proved circuit."""
+    batch = bench.batches[job.batch]
+    claim = Claim(bench.balls(batch, job.eps), Zero(), bench.metric(job, batch))
+    return {
+        "sampling": _method(bench, bench.search(claim, method="sampling"), claim),
+        "provable": _method(bench, bench.search(claim), claim),
+    }
+
+
+def patching_row(bench: Bench, job: Job) -> dict[str, Any]:
+    """Patching robustness of circuits found under zero and mean patching, and of a proved one."""
+    batch = bench.batches[job.batch]
+    points: list[Domain] = [Point(x) for x in batch.inputs]
+    metric = bench.metric(job, batch)
+    claim = Claim(points, Reachable(job.eps, clip=bench.benchmark.clip), metric)
+    fixed: dict[str, Patching] = {"zero": Zero(), "mean": Mean(bench.samples)}
+    row = {
+        name: _method(
+            bench, bench.search(Claim(points, patching, metric), method="sampling"), claim
+        )
+        for name, patching in fixed.items()
+    }
+    row["provable"] = _method(bench, bench.search(claim), claim)
+    return row
+
+
+def minimality_row(bench: Bench, job: Job) -> dict[str, Any]:
+    """Every algorithm under inputs and patches that both range."""
+    batch = bench.batches[job.batch]
+    kind = Reachable if job.patching == "reachable" else IntervalHull
+    patching = kind(job.patch_eps, clip=bench.benchmark.clip)
+    claim = Claim(bench.balls(batch, job.eps), patching, bench.metric(job, batch))
+    searches: dict[str, dict[str, Any]] = {
+        "greedy": {},
+        "binary-search": {},
+        "blocking-sets": {"t_max": 3},
+        "hitting-set": {"budget": BUDGET},
+    }
+    row = {}
+    for algorithm, more in searches.items():
+        result = bench.search(claim, algorithm, **more)
+        row[algorithm] = {
+            **_circuit(result),
+            "lower": result.lower,
+            "notion": result.minimality.notion,
+            "holds": result.minimality.holds,
+            "timeline": [asdict(moment) for moment in result.timeline],
+        }
+    return row
+
+
+def coverage_row(bench: Bench, job: Job) -> dict[str, Any]:
+    """The circuits that are compared."""
+    batch = bench.batches[job.batch]
+    claim = Claim(bench.balls(batch, job.eps), Zero(), bench.metric(job, batch))
+    return {
+        "sampling": _circuit(bench.search(claim, method="sampling")),
+        "provable": _circuit(bench.search(claim)),
+    }
+
+
+def runtime_row(bench: Bench, job: Job) -> dict[str, Any]:
+    """The size of a proved circuit over time."""
+    batch = bench.batches[job.batch]
+    claim = Claim(bench.balls(batch, job.eps), Zero(), bench.metric(job, batch))
+    result = bench.search(claim)
+    return {"provable": {**_circuit(result), "timeline": [asdict(m) for m in result.timeline]}}
+
+
+def _circuit(result: Result) -> dict[str, Any]:
+    return {
+        "size": len(result.circuit),
+        "of": len(result.circuit.components),
+        "components": list(result.circuit.names),
+        "faithful": result.faithful,
+        "seconds": result.seconds,
+        "seconds_undecided": result.lost,
+        "queries": dict(result.queries),
+        "stages": dict(result.stages),
+    }
+
+
+def _method(bench: Bench, result: Result, claim: Claim) -> dict[str, Any]:
+    return {**_circuit(result), "robust": bench.decided(result, claim)}
+
+
+ROWS: Mapping[str, Callable[[Bench, Job], dict[str, Any]]] = MappingProxyType(
+    {
+        "input-robustness": input_row,
+        "patching-robustness": patching_row,
+        "minimality": minimality_row,
+        "coverage": coverage_row,
+        "runtime": runtime_row,
+    }
+)
+
+
+def run_job(bench: Bench, experiment: str, job: Job) -> dict[str, Any]:
+    """The row of a job. A network that violates the claim itself is told of, and no error."""
+    batch = bench.batches[job.batch]
+    row: dict[str, Any] = {
+        "key": job.key,
+        "label": batch.label,
+        "inputs": list(batch.places),
+        **asdict(job),
+    }
+    try:
+        return {**row, **ROWS[experiment](bench, job)}
+    except ClaimFailsError:
+        return {**row, "network_fails": True}

@@ -1,0 +1,199 @@
+"""Tables of an experiment: ours beside the paper's, as Markdown and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from provable_circuits.experiments.published import COVERAGE, PUBLISHED
+from provable_circuits.experiments.statistics import Summary, overlap, spread, summary
+
+Row = Mapping[str, Any]
+Table = tuple[list[str], list[list[str]]]
+
+METHODS = {
+    "input-robustness": ("sampling", "provable"),
+    "patching-robustness": ("zero", "mean", "provable"),
+}
+ALGORITHMS = ("greedy", "binary-search", "blocking-sets", "hitting-set")
+
+
+def markdown(table: Table) -> str:
+    """A Markdown table."""
+    heads, rows = table
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def as_csv(table: Table) -> str:
+    """The same as CSV."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table[0])
+    writer.writerows(table[1])
+    return text.getvalue()
+
+
+def robustness_table(experiment: str, benchmark: str, rows: Sequence[Row]) -> Table:
+    """A row for each setting and method, with the paper's figures in the next columns."""
+    heads = [
+        "metric",
+        "eps",
+        "delta",
+        "method",
+        "batches",
+        "s (mean ± sd)",
+        "s (median, without undecided)",
+        "s in undecided",
+        "size (mean ± sd)",
+        "robust % (± se, decided)",
+        "robust % (of all)",
+        "checks undecided",
+        "sub-queries undecided",
+        "paper: s",
+        "paper: size",
+        "paper: robust %",
+    ]
+    groups: dict[tuple[str, float, float], list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row["metric"], row["eps"], row["delta"]].append(row)
+    lines = []
+    for (metric, eps, delta), own in sorted(groups.items()):
+        told = [row for row in own if not row.get("network_fails")]
+        failed = len(own) - len(told)
+        for method in METHODS[experiment] if told else ():
+            found = summary([row[method] for row in told])
+            paper = PUBLISHED.get((experiment, benchmark, metric, eps, delta), {}).get(method)
+            lines.append(
+                [
+                    metric,
+                    f"{eps:g}",
+                    f"{delta:g}",
+                    method,
+                    str(found.batches) + (f" (+{failed} the network fails)" if failed else ""),
+                    *_ours(found),
+                    *(["-", "-", "-"] if paper is None else _theirs(paper)),
+                ]
+            )
+    return heads, lines
+
+
+def _ours(found: Summary) -> list[str]:
+    robust = "-" if found.robust is None else f"{found.robust[0]:.1f} ± {found.robust[1]:.1f}"
+    share = found.undecided / found.queries if found.queries else 0.0
+    return [
+        f"{found.seconds[0]:.3f} ± {found.seconds[1]:.3f}",
+        f"{found.median:.3f}",
+        f"{found.lost:.1f}",
+        f"{found.size[0]:.2f} ± {found.size[1]:.2f} of {found.of}",
+        robust,
+        "-" if found.robust_of_all is None else f"{found.robust_of_all:.1f}",
+        str(found.open_checks),
+        f"{found.undecided} of {found.queries} ({share:.1%})",
+    ]
+
+
+def _theirs(paper: tuple[float | None, float, float]) -> list[str]:
+    seconds, size, robust = paper
+    return ["-" if seconds is None else f"{seconds:g}", f"{size:g}", f"{robust:g}"]
+
+
+def minimality_table(rows: Sequence[Row]) -> Table:
+    """A row for each patching and algorithm."""
+    heads = [
+        "patching",
+        "algorithm",
+        "inputs",
+        "size (mean ± sd)",
+        "lower bound (mean)",
+        "shown smallest",
+        "rests on an assumption",
+        "s (mean ± sd)",
+        "sub-queries undecided",
+    ]
+    lines = []
+    for patching in dict.fromkeys(row["patching"] for row in rows):
+        own = [row for row in rows if row["patching"] == patching and not row.get("network_fails")]
+        for algorithm in ALGORITHMS if own else ():
+            cells = [row[algorithm] for row in own]
+            found = summary(cells)
+            lowers = [cell["lower"] for cell in cells if cell["lower"] is not None]
+            smallest = [cell for cell in cells if cell["notion"] == "cardinal"]
+            lines.append(
+                [
+                    patching,
+                    algorithm,
+                    str(len(cells)),
+                    f"{found.size[0]:.2f} ± {found.size[1]:.2f}",
+                    f"{spread(lowers)[0]:.2f}" if lowers else "-",
+                    str(len(smallest)),
+                    str(sum(cell["holds"] == "assumed" for cell in smallest)),
+                    f"{found.seconds[0]:.2f} ± {found.seconds[1]:.2f}",
+                    f"{found.undecided} of {found.queries}",
+                ]
+            )
+    return heads, lines
+
+
+def coverage_table(rows: Sequence[Row]) -> Table:
+    """A row for each radius."""
+    heads = [
+        "eps",
+        "batches",
+        "both",
+        "provable only",
+        "% of network",
+        "sampled only",
+        "% of network",
+        "IoU",
+        "Dice",
+        "symmetric difference",
+        "provable over sampled",
+        "sampled over provable",
+        "paper: provable only",
+        "paper: sampled only",
+    ]
+    lines = []
+    for eps in sorted({row["eps"] for row in rows}):
+        own = [row for row in rows if row["eps"] == eps]
+        found = [overlap(r["provable"]["components"], r["sampling"]["components"]) for r in own]
+        means = {name: spread(cell[name] for cell in found)[0] for name in found[0]}
+        size = own[0]["provable"]["of"]
+        paper = COVERAGE.get(eps)
+        lines.append(
+            [
+                f"{eps:g}",
+                str(len(own)),
+                f"{means['both']:.2f}",
+                f"{means['provable_only']:.2f}",
+                f"{100 * means['provable_only'] / size:.2f}",
+                f"{means['sampled_only']:.2f}",
+                f"{100 * means['sampled_only'] / size:.2f}",
+                *(
+                    f"{means[name]:.3f}"
+                    for name in (
+                        "iou",
+                        "dice",
+                        "difference",
+                        "provable_over_sampled",
+                        "sampled_over_provable",
+                    )
+                ),
+                *(("-", "-") if paper is None else (f"{paper[0]:g}", f"{paper[1]:g}")),
+            ]
+        )
+    return heads, lines
+
+
+def runtime_table(rows: Sequence[Row]) -> Table:
+    """A row for each radius."""
+    heads = ["eps", "batches", "size (mean ± sd)", "s (mean ± sd)", "sub-queries undecided"]
+    lines = []
+    for eps in sorted({row["eps"] for row in rows}):
+        found = summary([row["provable"] for row in rows if row["eps"] == eps])
+        ours = _ours(found)
+        lines.append([f"{eps:g}", str(found.batches), ours[3], ours[0], ours[-1]])
+    return heads, lines
