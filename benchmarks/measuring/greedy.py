@@ -100,12 +100,12 @@ class _Clocked(searching.Search):
         self, predicate: _Timed, order: Sequence[pc.Component], monotone: Monotonicity
     ) -> None:
         super().__init__(predicate, order, monotone)
-        self.timed = predicate
+        self.clock = predicate
         self.answers: list[tuple[pc.Circuit, pc.Verdict]] = []
 
     def record(self, circuit: pc.Circuit, verdict: pc.Verdict, doing: str | None = None) -> None:
         self.answers.append((circuit, verdict))
-        self.timed.answered()
+        self.clock.answered()
         super().record(circuit, verdict, doing)
 
 

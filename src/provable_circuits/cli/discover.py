@@ -195,6 +195,7 @@ def discover(
     """
     from provable_circuits.cli.claims import ClaimOptions
     from provable_circuits.cli.inputs import Scale, chosen, read_inputs
+    from provable_circuits.cli.threads import use_threads_for
     from provable_circuits.network.graph import Graph
     from provable_circuits.report.live import LiveLine
     from provable_circuits.report.run_folder import write_run
@@ -204,6 +205,7 @@ def discover(
     if not scale > 0:
         raise ArgumentError(f"The '--scale' option must be positive. Got {scale:g} instead.")
     graph = Graph.from_onnx(model)
+    use_threads_for(graph)
     pixels, labels = read_inputs(data, graph, scale)
     samples = pixels if patch_data is None else read_inputs(patch_data, graph, scale)[0]
     places = chosen(index, len(pixels))

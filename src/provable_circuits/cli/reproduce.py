@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal
 
+import torch
 import typer
 from rich.console import Console
 
@@ -70,6 +71,8 @@ def reproduce(
         timeout=timeout,
         seed=seed,
     )
+    if benchmark in ("mnist", "taxinet", "tinytaxinet"):
+        torch.set_num_threads(1)  # their tensors are small: threads cost more than they bring
     with LiveLine(Console(stderr=True, highlight=False), quiet or json) as live:
         page = carry_out(request, out, workers, live)
     if json:
