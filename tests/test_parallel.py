@@ -236,6 +236,7 @@ def test_errors_of_the_work_come_through_at_once(local: Crew, folder: Path) -> N
 def test_a_call_that_takes_too_long_is_reported_and_those_before_it_are_answered(
     local: Crew,
 ) -> None:
+    assert local.submit("plus", 1).result() == 101  # somebody is there
     began = time.monotonic()
     first, *late = local.answers("sleep", [(0.0,), (2.0,), (2.0,)], limit=0.5)
     assert first == 0.0

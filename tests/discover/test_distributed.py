@@ -242,14 +242,13 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
     answer.sign.set()
 
 
-def test_a_limit_is_for_all_questions_together(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distributed, "GRACE", 0.3)
+def test_a_limit_is_for_all_questions_together(slow: Slow) -> None:
     with ThreadPoolExecutor(2) as executor:
         workers = Distributed(large("zero"), executor)
         began = time.monotonic()
-        verdicts = workers.ask(some_circuits(12), limit=0.5)
-        assert time.monotonic() - began < 1.5
-        assert len(verdicts) == 12
+        verdicts = workers.ask(some_circuits(24), limit=0.5)
+        assert time.monotonic() - began < 3  # one after the other they would take 6 seconds
+        assert len(verdicts) == 24
         assert verdicts[0].proved
         late = verdicts[-1]
         assert isinstance(late, pc.Undecided)
@@ -258,7 +257,7 @@ def test_a_limit_is_for_all_questions_together(slow: Slow, monkeypatch: pytest.M
         slow.waits = {circuit.bits for circuit in some_circuits(2)}
         answers = workers.ahead(some_circuits(2), limit=0.5)
         assert answers[0]().undecided
-        assert time.monotonic() - began < 1.5
+        assert time.monotonic() - began < 3
         slow.sign.set()
 
 
@@ -276,7 +275,7 @@ def test_questions_asked_in_vain_hold_up_nothing(slow: Slow) -> None:
         assert not slow.sign.is_set()
         assert [bits for bits in slow.asked if bits in slow.waits] == [unwanted[0].bits]
         (_, answer) = workers.ahead([wanted[0], wanted[1].remove(wanted[1].names[0])])
-        assert answer().kind != "told so"
+        assert answer().stage != "told so"  # but decided here
         slow.sign.set()
 
 

@@ -13,7 +13,9 @@ from rich.console import Console
 
 import provable_circuits as pc
 
-Experiment = Literal["input-robustness", "patching-robustness", "minimality", "coverage", "runtime"]
+Experiment = Literal[
+    "input-robustness", "patching-robustness", "minimality", "coverage", "runtime", "qualitative"
+]
 
 
 def reproduce(

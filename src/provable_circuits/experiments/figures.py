@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from provable_circuits.experiments.qualitative import draw_qualitative
 from provable_circuits.experiments.statistics import overlap
 from provable_circuits.experiments.tables import ALGORITHMS
 
@@ -34,8 +35,8 @@ def draw(experiment: str, rows: Sequence[Row], out: Path) -> list[Path]:
         from matplotlib.figure import Figure
     except ImportError:
         return []
-    written = []
     rows = [row for row in rows if not row.get("network_fails")]
+    written = draw_qualitative(rows, out) if experiment == "qualitative" else []
     for name, plot in FIGURES.get(experiment, {}).items() if rows else ():
         figure = Figure(figsize=(6, 4), layout="constrained")
         FigureCanvasAgg(figure)

@@ -22,13 +22,15 @@ from provable_circuits.errors import ArgumentError
 from provable_circuits.experiments import published
 from provable_circuits.experiments.figures import draw
 from provable_circuits.experiments.journal import Journal
-from provable_circuits.experiments.rows import ROWS, Bench, Job, run_job
+from provable_circuits.experiments.kinds import ROWS, run_job
+from provable_circuits.experiments.rows import Bench, Job
 from provable_circuits.experiments.tables import (
     Table,
     as_csv,
     coverage_table,
     markdown,
     minimality_table,
+    qualitative_table,
     robustness_table,
     runtime_table,
 )
@@ -213,6 +215,8 @@ def _table(request: Request, rows: Sequence[dict[str, Any]]) -> Table:
         return coverage_table(rows)
     if request.experiment == "runtime":
         return runtime_table(rows)
+    if request.experiment == "qualitative":
+        return qualitative_table(rows)
     return robustness_table(request.experiment, request.benchmark, rows)
 
 

@@ -12,9 +12,7 @@ A circuit is decided by proof with a verifier that knows nothing of the search t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from types import MappingProxyType
 from typing import Any
 
 from provable_circuits.claims.claim import Claim
@@ -23,7 +21,6 @@ from provable_circuits.claims.metrics import LogitDifference, MaxAbs, Metric, Wi
 from provable_circuits.claims.patching import IntervalHull, Mean, Patching, Reachable, Zero
 from provable_circuits.discover.api import discover
 from provable_circuits.discover.result import Result
-from provable_circuits.errors import ClaimFailsError
 from provable_circuits.network.components import Components
 from provable_circuits.verify.api import verify
 from provable_circuits.zoo.benchmarks import Batch, Benchmark
@@ -135,7 +132,7 @@ def minimality_row(bench: Bench, job: Job) -> dict[str, Any]:
     for algorithm, more in searches.items():
         result = bench.search(claim, algorithm, **more)
         row[algorithm] = {
-            **_circuit(result),
+            **circuit_cell(result),
             "lower": result.lower,
             "notion": result.minimality.notion,
             "holds": result.minimality.holds,
@@ -149,8 +146,8 @@ def coverage_row(bench: Bench, job: Job) -> dict[str, Any]:
     batch = bench.batches[job.batch]
     claim = Claim(bench.balls(batch, job.eps), Zero(), bench.metric(job, batch))
     return {
-        "sampling": _circuit(bench.search(claim, method="sampling")),
-        "provable": _circuit(bench.search(claim)),
+        "sampling": circuit_cell(bench.search(claim, method="sampling")),
+        "provable": circuit_cell(bench.search(claim)),
     }
 
 
@@ -159,10 +156,11 @@ def runtime_row(bench: Bench, job: Job) -> dict[str, Any]:
     batch = bench.batches[job.batch]
     claim = Claim(bench.balls(batch, job.eps), Zero(), bench.metric(job, batch))
     result = bench.search(claim)
-    return {"provable": {**_circuit(result), "timeline": [asdict(m) for m in result.timeline]}}
+    return {"provable": {**circuit_cell(result), "timeline": [asdict(m) for m in result.timeline]}}
 
 
-def _circuit(result: Result) -> dict[str, Any]:
+def circuit_cell(result: Result) -> dict[str, Any]:
+    """What is kept of a search."""
     return {
         "size": len(result.circuit),
         "of": len(result.circuit.components),
@@ -176,30 +174,4 @@ def _circuit(result: Result) -> dict[str, Any]:
 
 
 def _method(bench: Bench, result: Result, claim: Claim) -> dict[str, Any]:
-    return {**_circuit(result), "robust": bench.decided(result, claim)}
-
-
-ROWS: Mapping[str, Callable[[Bench, Job], dict[str, Any]]] = MappingProxyType(
-    {
-        "input-robustness": input_row,
-        "patching-robustness": patching_row,
-        "minimality": minimality_row,
-        "coverage": coverage_row,
-        "runtime": runtime_row,
-    }
-)
-
-
-def run_job(bench: Bench, experiment: str, job: Job) -> dict[str, Any]:
-    """The row of a job. A network that violates the claim itself is told of, and no error."""
-    batch = bench.batches[job.batch]
-    row: dict[str, Any] = {
-        "key": job.key,
-        "label": batch.label,
-        "inputs": list(batch.places),
-        **asdict(job),
-    }
-    try:
-        return {**row, **ROWS[experiment](bench, job)}
-    except ClaimFailsError:
-        return {**row, "network_fails": True}
+    return {**circuit_cell(result), "robust": bench.decided(result, claim)}

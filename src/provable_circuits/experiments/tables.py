@@ -197,3 +197,39 @@ def runtime_table(rows: Sequence[Row]) -> Table:
         ours = _ours(found)
         lines.append([f"{eps:g}", str(found.batches), ours[3], ours[0], ours[-1]])
     return heads, lines
+
+
+def qualitative_table(rows: Sequence[Row]) -> Table:
+    """A row for each batch: how the witness moves the target output of network and circuits."""
+    heads = [
+        "batch",
+        "class",
+        "provable size",
+        "sampled size",
+        "sampled circuit",
+        "network: clean, moved",
+        "provable: clean, moved",
+        "sampled: clean, moved",
+    ]
+    lines = []
+    for row in rows:
+        outputs = row.get("witness", {}).get("outputs")
+        cells = (
+            ["-"] * 3
+            if outputs is None
+            else [
+                f"{a:.2f}, {b:.2f}"
+                for a, b in (outputs[n] for n in ("network", "provable", "sampling"))
+            ]
+        )
+        lines.append(
+            [
+                str(row["batch"]),
+                str(row["label"]),
+                str(row["provable"]["size"]),
+                str(row["sampling"]["size"]),
+                row["sampling"]["robust"],
+                *cells,
+            ]
+        )
+    return heads, lines

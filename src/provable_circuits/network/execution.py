@@ -114,6 +114,29 @@ def run_circuits(
     return torch.cat(chunks)
 
 
+def circuit_activations(
+    circuit: Circuit,
+    x: Any,
+    wanted: Sequence[str],
+    patch: Patch | Mapping[str, Tensor] | None = None,
+    dtype: torch.dtype | None = None,
+) -> dict[str, Tensor]:
+    """Tensors of one circuit's run, patched, by name: [batch, *shape].
+
+    With gradients enabled they can be differentiated by one another.
+    """
+    components = circuit.components
+    batch = as_batch(components.graph, x, dtype)
+    if torch.is_grad_enabled():
+        batch = batch.clone().requires_grad_()
+    values = _patch_values(components, patch, batch)
+    keep = components.masks([circuit]).to(batch.device)
+    patches = {
+        site.tensor: (site.unit_mask(keep), values[site.tensor]) for site in components.sites
+    }
+    return _walk(components.graph, {components.graph.inputs[0]: batch}, wanted, patches, circuits=1)
+
+
 def _patch_values(
     components: Components, patch: Patch | Mapping[str, Tensor] | None, batch: Tensor
 ) -> dict[str, Tensor]:
