@@ -9,12 +9,16 @@ read from a folder that holds them under these names:
     tinytaxinet  tinytaxinet_fc_128_16_8_8_2.onnx   taxinet.npz        tiny8x16 [n, 128], cte
     mnist        mnist_fc_784_13_11_10.onnx         mnist_test.npz     x uint8 [n, 28, 28], y
 
+Without the archive the data set's own distribution in the same folder serves (``official``), and
+``zoo/train.py`` makes the networks from it.
+
 A batch is k inputs of one class that the network gets right; a regression has one class, and counts
 as right if it is off by less than 0.2.
 """
 
 from __future__ import annotations
 
+import hashlib
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,11 +34,15 @@ from provable_circuits.errors import ArgumentError, DataError
 from provable_circuits.network.graph import Graph
 from provable_circuits.zoo.digits import load_digits
 from provable_circuits.zoo.mnist import mnist_network
+from provable_circuits.zoo.official import cifar10_images, gtsrb_images, taxinet_images
 
 RIGHT_WITHIN = 0.2
 """How far off a regression may be that counts as right."""
 
 CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)
+
+VNN_COMP_RESNET = "791aa24d77917ecda16809fbbd48e7739616f88ebf74cf358b2d1bf911dc4a6d"
+"""The SHA-256 of resnet_2b.onnx as VNN-COMP 2021 published it."""
 
 FOLDER = "PROVABLE_CIRCUITS_DATA"
 """The environment variable that names the folder."""
@@ -127,6 +135,14 @@ def load_benchmark(name: str, folder: Path | None = None) -> Benchmark:
     return BENCHMARKS[name](folder)
 
 
+def normalised_cifar(pixels: Tensor) -> Tensor:
+    """CIFAR-10 pixels, 0 to 255, as ResNet2b takes them."""
+    mean, std = (
+        torch.tensor(v, dtype=torch.float64).reshape(3, 1, 1) for v in (CIFAR_MEAN, CIFAR_STD)
+    )
+    return (pixels.double() / 255 - mean) / std
+
+
 def _mnist(folder: Path | None) -> Benchmark:
     if folder is None:
         digits = load_digits()
@@ -141,17 +157,19 @@ def _mnist(folder: Path | None) -> Benchmark:
             digits.labels,
             samples=load_digits(split="train").images.double(),
         )
-    graph, data = _files(
-        folder, "mnist", "mnist_fc_784_13_11_10.onnx", "mnist_test.npz", ("x", "y")
-    )
+    digits = load_digits(folder)
+    own = folder / "mnist_fc_784_13_11_10.onnx"
+    if not own.is_file():
+        raise DataError(f"The benchmark mnist needs '{own.name}' in '{folder}'; it is not there.")
+    graph = Graph.from_onnx(own)
     return _classifier(
         "mnist",
         "MNIST",
         "784-13-11-10 trained on the MNIST training set (not the paper's own), MNIST test set",
         graph,
         "neuron",
-        torch.from_numpy(data["x"]).double().flatten(1) / 255,
-        torch.from_numpy(data["y"]).long(),
+        digits.images.double(),
+        digits.labels,
     )
 
 
@@ -159,19 +177,23 @@ def _cifar10(folder: Path | None) -> Benchmark:
     graph, data = _files(
         folder, "cifar10", "cifar10_resnet_2b.onnx", "cifar10_test.npz", ("x", "y")
     )
-    mean, std = (
-        torch.tensor(v, dtype=torch.float64).reshape(3, 1, 1) for v in (CIFAR_MEAN, CIFAR_STD)
-    )
     return _classifier(
         "cifar10",
         "CIFAR-10",
-        "ResNet2b of VNN-COMP 2021 (the paper's), CIFAR-10 test images, in normalised scale",
+        f"ResNet2b {_whose(folder)}, CIFAR-10 test images, in normalised scale",
         graph,
         "filter",
-        (torch.from_numpy(data["x"]).double() / 255 - mean) / std,
+        normalised_cifar(torch.from_numpy(data["x"])),
         torch.from_numpy(data["y"]).long(),
         clip=None,
     )
+
+
+def _whose(folder: Path | None) -> str:
+    """Whether a ResNet2b is the one that VNN-COMP 2021 published, byte for byte."""
+    path = Path(folder or ".") / "cifar10_resnet_2b.onnx"
+    own = hashlib.sha256(path.read_bytes()).hexdigest() == VNN_COMP_RESNET
+    return "of VNN-COMP 2021 (the paper's)" if own else "of other weights (not the paper's own)"
 
 
 def _gtsrb(folder: Path | None) -> Benchmark:
@@ -275,11 +297,12 @@ def _files(
             f"The benchmark {name} needs a folder with '{model}' and '{data}': name it with --data "
             f"or in the environment variable {FOLDER}."
         )
-    for file in (model, data):
-        if not (folder / file).is_file():
-            raise DataError(
-                f"The benchmark {name} needs the file '{file}' in '{folder}'; it is not there."
-            )
+    if not (folder / model).is_file():
+        raise DataError(
+            f"The benchmark {name} needs the file '{model}' in '{folder}'; it is not there."
+        )
+    if not (folder / data).is_file():
+        return Graph.from_onnx(folder / model), _from_distribution(folder, name, data)
     try:
         with np.load(folder / data, allow_pickle=False) as archive:
             found = {array: archive[array] for array in arrays}
@@ -288,3 +311,21 @@ def _files(
             f"The file '{data}' must be an .npz file with {', '.join(arrays)}: {error}."
         ) from None
     return Graph.from_onnx(folder / model), found
+
+
+def _from_distribution(folder: Path, name: str, data: str) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of one benchmark from the data set's own distribution, where no .npz is."""
+    read = {
+        "cifar10": lambda: cifar10_images(folder, "test"),
+        "gtsrb": lambda: gtsrb_images(folder, "test"),
+        "taxinet": lambda: taxinet_images(folder),
+    }.get(name)
+    if read is None:
+        raise DataError(
+            f"The benchmark {name} needs the file '{data}' in '{folder}'; it is not there."
+        )
+    try:
+        found = read()
+    except DataError as error:
+        raise DataError(f"There is no '{data}' in '{folder}', and: {error}") from None
+    return {"x": found.images, "y": found.labels, "cte": found.labels}
