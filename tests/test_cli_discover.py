@@ -32,6 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     generator = np.random.default_rng(0)
     np.savez(made / "data.npz", x=generator.random((5, 4)), y=np.array([0, 1, 2, 0, 1]))
     np.savez(made / "bare.npz", x=generator.random((5, 2, 2)).astype(np.float32))
+    np.savez(made / "last.npz", x=generator.random((2, 3, 3, 3)).reshape(2, 9, 3))
     np.savez(made / "bytes.npz", x=generator.integers(0, 256, (3, 3, 3, 3)).astype(np.uint8))
     return made
 
@@ -105,10 +106,11 @@ def test_the_document_has_what_scripts_rely_on(run: Run) -> None:
 )
 @pytest.mark.parametrize("patching", ["zero", "mean", "reachable", "interval"])
 def test_every_algorithm_and_patching(run: Run, algorithm: str, patching: str) -> None:
+    ranging = ["--patch-eps", "0.02"] if patching in ("reachable", "interval") else []
     found = document(
         run,
         *("net.onnx", "--data", "data.npz", "--index", "2", "--delta", "0.1"),
-        *("--algorithm", algorithm, "--patching", patching, "--patch-eps", "0.02"),
+        *("--algorithm", algorithm, "--patching", patching, *ranging),
     )
     assert found["faithful"] == "proved"
     assert found["settings"]["algorithm"] == algorithm
@@ -147,7 +149,7 @@ def test_the_result_is_written(run: Run) -> None:
     circuit = pc.Circuit.from_json(Path("a/run/circuit.json").read_text(), components)
     assert list(circuit.names) == found["circuit"]["components"]
     with np.load("a/run/witnesses.npz", allow_pickle=False) as arrays:
-        assert set(arrays.files) == {f"{n.replace('/', '.')}:z" for n in found["witnesses"]}
+        assert set(arrays.files) == {f"{n}:z" for n in found["witnesses"]}
 
 
 def test_pixels_are_normalised_and_epsilon_with_them(run: Run) -> None:
@@ -168,6 +170,13 @@ def test_pixels_are_normalised_and_epsilon_with_them(run: Run) -> None:
     assert found["circuit"]["components"] == list(pc.discover(graph, claim).circuit.names)
     code, out, _ = run(*options, "--eps-scale", "input")
     assert "Scale: epsilon 0.02 in the normalised scale" in out
+
+
+def test_labels_are_looked_at(run: Run) -> None:
+    _, out, _ = run("net.onnx", "--data", "data.npz", "--index", "0,1,2")
+    x, y = (np.load("data.npz")[name][:3] for name in "xy")
+    right = int((pc.Graph.from_onnx("net.onnx").run(x).argmax(1).numpy() == y).sum())
+    assert f"Labels: the network gets {right} of 3 inputs right" in out
 
 
 def test_sampling_is_not_called_proof(run: Run) -> None:
@@ -223,6 +232,18 @@ def test_the_smallest_blocking_set_is_offered(run: Run) -> None:
         (["net.onnx", "--data", "bare.npz", "--target", "label"], "has no labels"),
         (["net.onnx", "--data", "data.npz", "--std", "0"], "must be positive"),
         (["net.onnx", "--data", "data.npz", "--scale", "0"], "must be positive"),
+        (
+            ["net.onnx", "--data", "data.npz", "--std", "inf"],
+            "must be positive, and '--mean' finite",
+        ),
+        (["net.onnx", "--data", "data.npz", "--mean", ""], "numbers with commas between them"),
+        (
+            ["net.onnx", "--data", "data.npz", "--patch-eps", "1"],
+            "'--patch-eps' option has no meaning",
+        ),
+        (["net.onnx", "--data", "data.npz", "--points", "1"], "'--points' option has no meaning"),
+        (["net.onnx", "--data", "data.npz", "--out", "net.onnx/a"], "cannot be written"),
+        (["conv.onnx", "--data", "last.npz"], "(channels first)"),
         (["net.onnx", "--data", "data.npz", "--mean", "1,2"], "one for each channel"),
         (["net.onnx", "--data", "data.npz", "--granularity", "filter"], "no components"),
         (["net.onnx", "--data", "data.npz", "--workers", "2", "--dask", "a"], "not both"),

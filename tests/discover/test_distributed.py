@@ -123,6 +123,16 @@ def test_witnesses_from_workers_refute_here_as_well(claim: str, team: Distribute
     assert all(isinstance(verdict, pc.Refuted) for verdict in carried)
 
 
+def test_each_question_asked_ahead_gets_its_own_answer(team: Distributed) -> None:
+    workers = through(team, large("zero"))
+    circuits = some_circuits(20)
+    alone = kinds(decided("zero").ask(circuits))
+    assert {"proved", "refuted"} == set(alone[::2]) == set(alone[1::2])
+    for i in range(0, 20, 2):
+        first, second = workers.ahead(circuits[i : i + 2])
+        assert [second().kind, first().kind] == [alone[i + 1], alone[i]]
+
+
 @pytest.mark.parametrize("claim", CLAIMS)
 @pytest.mark.parametrize("size", ["small", "large"])
 def test_greedy_through_workers_finds_the_circuit_of_one_process(

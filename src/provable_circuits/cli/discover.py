@@ -62,7 +62,9 @@ def discover(
     norm: Annotated[Norm, typer.Option(help="By which norm.", rich_help_panel=CLAIM)] = "inf",
     clip: Annotated[
         str | None,
-        typer.Option(help="Ends of the pixels, such as 0,1.", rich_help_panel=CLAIM),
+        typer.Option(
+            help="Ends of the pixels, in their own scale, such as 0,1.", rich_help_panel=CLAIM
+        ),
     ] = None,
     eps_scale: Annotated[
         EpsScale,
@@ -90,7 +92,11 @@ def discover(
         ),
     ] = 0.5,
     patching: Annotated[
-        Patching, typer.Option(help="What removed components output.", rich_help_panel=CLAIM)
+        Patching,
+        typer.Option(
+            help="What removed components output. Only with interval do bounds need no assumption.",
+            rich_help_panel=CLAIM,
+        ),
     ] = "zero",
     patch_eps: Annotated[
         float | None,
@@ -121,6 +127,12 @@ def discover(
         Method,
         typer.Option(help="Prove, or only try at the inputs themselves.", rich_help_panel=SEARCH),
     ] = "proof",
+    points: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Random points tried besides each input (sampling).", rich_help_panel=SEARCH
+        ),
+    ] = 0,
     order: Annotated[
         Order, typer.Option(help="Which component is tried first.", rich_help_panel=SEARCH)
     ] = "paper",
@@ -198,12 +210,24 @@ def discover(
     from provable_circuits.cli.threads import use_threads_for
     from provable_circuits.network.graph import Graph
     from provable_circuits.report.live import LiveLine
-    from provable_circuits.report.run_folder import write_run
+    from provable_circuits.report.run_folder import prepare_folder, write_run
 
     if dask is not None and workers != 1:
         raise ArgumentError("Give either --workers or --dask, not both.")
     if not scale > 0:
         raise ArgumentError(f"The '--scale' option must be positive. Got {scale:g} instead.")
+    for option, given, needed in [
+        ("--patch-eps", patch_eps is not None, patching in ("reachable", "interval")),
+        ("--patch-data", patch_data is not None, patching == "mean"),
+        ("--target", target != "predicted", metric == "logit-difference"),
+        ("--points", points != 0, method == "sampling"),
+    ]:
+        if given and not needed:
+            raise ArgumentError(
+                f"The '{option}' option has no meaning in this claim: leave it out."
+            )
+    if out is not None:
+        prepare_folder(out)
     graph = Graph.from_onnx(model)
     use_threads_for(graph)
     pixels, labels = read_inputs(data, graph, scale)
@@ -260,6 +284,7 @@ def discover(
                 granularity,
                 algorithm,
                 method=method,
+                points=points,
                 order=order,
                 t_max=t_max,
                 local_check=local_check,
@@ -270,7 +295,9 @@ def discover(
                 raise
             typer.echo(json_format.dumps(_failure(error, asked), indent=2))
             raise typer.Exit(error.exit_code) from None
-        blocking = pc.blocking_set(graph, claim, granularity, **shared) if blocking_set else None
+        blocking = None
+        if blocking_set and result.stopped is None:
+            blocking = pc.blocking_set(graph, claim, granularity, **shared)
     document = result.document()
     document["settings"] = {**asked, **document["settings"]}
     document["version"] = pc.__version__
@@ -283,6 +310,9 @@ def discover(
     else:
         typer.echo(str(result))
         typer.echo(f"Scale: {options.scale_line(normal)}")
+        if own is not None and len(graph.output_shape) == 1 and graph.output_shape[0] > 1:
+            right = int((graph.run(normal.inputs(pixels[places])).argmax(1) == own).sum())
+            typer.echo(f"Labels: the network gets {right} of {len(places)} inputs right")
         if blocking is not None:
             typer.echo(str(blocking))
         if out is not None:

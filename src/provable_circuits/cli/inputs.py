@@ -34,10 +34,13 @@ class Scale:
         """From numbers as they are written on the command line."""
         if mean is None and std is None:
             return cls(None, None)
-        means = numbers("mean", mean or "0")
-        stds = numbers("std", std or "1")
-        if not bool((stds > 0).all()):
-            raise ArgumentError(f"The '--std' option must be positive. Got {std} instead.")
+        means = numbers("mean", "0" if mean is None else mean)
+        stds = numbers("std", "1" if std is None else std)
+        if not bool(((stds > 0) & stds.isfinite() & means.isfinite().all()).all()):
+            raise ArgumentError(
+                "The '--std' option must be positive, and '--mean' finite. "
+                f"Got {std} and {mean} instead."
+            )
         return cls(means, stds)
 
     def inputs(self, pixels: Tensor) -> Tensor:
@@ -77,11 +80,11 @@ def read_inputs(path: Path, graph: Graph, divide: float) -> tuple[Tensor, Tensor
     x = arrays["x"]
     if x.dtype.kind not in "fiub" or x.ndim == 0:
         raise DataError(f"The array 'x' of '{path}' must hold numbers. It holds {x.dtype} instead.")
-    size = math.prod(graph.input_shape)
-    if x.size == 0 or x.size % size or len(x) * size != x.size:
+    if len(x) == 0 or not _fits(x.shape[1:], graph.input_shape):
         raise DataError(
             f"The array 'x' of '{path}' has the shape {list(x.shape)}, and the network takes "
-            f"{list(graph.input_shape)} per input: the first axis must count the inputs."
+            f"{list(graph.input_shape)} per input: the first axis must count the inputs, and the "
+            "others must be the network's (channels first), or one flat axis."
         )
     values = torch.from_numpy(x.astype(np.float64)).reshape(len(x), *graph.input_shape) / divide
     if not bool(torch.isfinite(values).all()):
@@ -95,6 +98,13 @@ def read_inputs(path: Path, graph: Graph, divide: float) -> tuple[Tensor, Tensor
             f"inputs. It has the shape {list(labels.shape)} and holds {labels.dtype}."
         )
     return values, torch.from_numpy(labels.astype(np.int64))
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether numbers of one shape are inputs of another: alike but for axes of one, or flat."""
+    alike = [n for n in shape if n != 1] == [n for n in wanted if n != 1]
+    flat = len(shape) == 1 or len(wanted) == 1
+    return alike or (flat and math.prod(shape) == math.prod(wanted))
 
 
 def chosen(index: str | None, count: int) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -123,11 +124,10 @@ def discover(
             _positive("budget", budget),
         )
         stopped = _carry_out(search, run)
-        if search.contradicted:
-            search.monotone = Monotonicity(False, False, CONTRADICTED)
         circuit = components.full() if search.best is None else search.best
         check = local_check or method == "sampling"  # which costs next to nothing
         kept = necessity(search, circuit, check and stopped is None)
+        _drop_what_is_contradicted(search)
     finally:
         predicate.close()
     settings = {
@@ -152,6 +152,7 @@ def discover(
         kept=kept,
         minimality=minimality(search, circuit, search.verdict, kept),
         lower=search.claimed_lower or None,
+        lower_holds="unconditional" if search.monotone.known else "assumed",
         monotone=search.monotone.reason,
         queries=dict(search.queries),
         stages=dict(search.stages),
@@ -194,6 +195,7 @@ def blocking_set(
         )
         found: list[Circuit | None] = []
         stopped = _carry_out(search, lambda s: found.append(smallest_blocking_set(s)))
+        _drop_what_is_contradicted(search)
     finally:
         predicate.close()
     removed = found[0] if found else None
@@ -201,6 +203,8 @@ def blocking_set(
         removed=removed,
         verdict=None if removed is None else search.known(~removed),
         lower=search.claimed_lower or None,
+        none=search.best == components.empty(),
+        holds="unconditional" if search.monotone.known else "assumed",
         monotone=search.monotone.reason,
         queries=dict(search.queries),
         stopped=stopped,
@@ -244,18 +248,28 @@ def _carry_out(search: Search, run: Callable[[Search], Any]) -> str | None:
     """Check that the network satisfies the claim, then search; why it ended early, if it did."""
     try:
         whole = search.ask(search.components.full(), "the network itself")
-        if isinstance(whole, Refuted):
-            raise ClaimFailsError(
-                "The network itself violates the claim, so no circuit can satisfy it: choose "
-                "smaller domains, a larger tolerance, or inputs that the network gets right.",
-                whole,
-            )
-        run(search)
+        if not isinstance(whole, Refuted):
+            run(search)
     except KeyboardInterrupt:
         return "interrupted"
     except BudgetSpent:
         return "budget"
+    finally:
+        refuted = search.known(search.components.full())
+        if refuted is not None:
+            raise ClaimFailsError(
+                "The network itself violates the claim, so no circuit can satisfy it: choose "
+                "smaller domains, a larger tolerance, or inputs that the network gets right.",
+                refuted,
+            )
     return None
+
+
+def _drop_what_is_contradicted(search: Search) -> None:
+    """An assumption that the answers contradict supports nothing, not even in hindsight."""
+    if search.contradicted:
+        search.monotone = Monotonicity(False, False, CONTRADICTED)
+        search.timeline = [replace(moment, lower=None) for moment in search.timeline]
 
 
 def _faithful(search: Search) -> str:

@@ -6,7 +6,7 @@ A component that is kept is
 - ``refuted-when-tried``: a larger circuit without it was refuted, and that witness does not break
   the final circuit without it;
 - ``removable``: the final circuit without it was proved (a local check asks);
-- ``undecided``: none of these.
+- ``undecided``: none of these; a question about it stayed undecided, or none was asked.
 
 Witnesses of larger circuits are tried on the final one before anything is concluded. Under
 interval-hull patching they carry over: what a component computed in the larger circuit is a value
@@ -22,13 +22,14 @@ From that follows how minimal the circuit is, by the definitions (``minimality``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from provable_circuits.discover.minimality import NOTIONS
 from provable_circuits.discover.predicate import faithful
-from provable_circuits.discover.search import Search
+from provable_circuits.discover.search import BudgetSpent, Search
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.verify.verdict import Refuted, Verdict
 
@@ -39,7 +40,7 @@ NECESSITY = MappingProxyType(
     {
         "necessary": "necessary: without it this very circuit breaks the claim",
         "refuted-when-tried": "refuted when tried: without it a larger circuit breaks the claim",
-        "undecided": "undecided: kept without being shown necessary",
+        "undecided": "not shown necessary: removing it was undecided, or never asked about",
         "removable": "removable: without it the circuit is faithful too",
     }
 )
@@ -50,6 +51,7 @@ HOLDS = MappingProxyType(
         "unconditional": "",
         "assumed": "if the predicate is monotone",
         "undecided": "up to undecided questions",
+        "assumed-undecided": "if the predicate is monotone, and up to undecided questions",
         "no": "shown not to hold",
         "unknown": "not shown",
     }
@@ -65,10 +67,13 @@ class Kept:
         status: a word of ``NECESSITY``.
         verdict: the verdict on the final circuit without it, where there is one; else that on the
             larger circuit it was tried on.
+        undecided: ``"here"`` if the question about the final circuit without it stayed undecided,
+            ``"larger"`` if one about a larger circuit did, empty if there was no such question.
     """
 
     status: str
     verdict: Verdict | None = None
+    undecided: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,29 +117,38 @@ def necessity(search: Search, circuit: Circuit, local_check: bool) -> dict[str, 
     left = [name for name in without if name not in found]
     if local_check and left:
         search.phase("local check", len(left))
-        for name in left:
-            verdict = search.ask(without[name], name)
-            if verdict.refuted:
-                found[name] = Kept("necessary", verdict)
-            elif faithful(verdict):
-                found[name] = Kept("removable", verdict)
+        with suppress(BudgetSpent, KeyboardInterrupt):  # what is known by then is kept
+            for name in left:
+                verdict = search.inspect(without[name], name)
+                if verdict.refuted:
+                    found[name] = Kept("necessary", verdict)
+                elif faithful(verdict):
+                    found[name] = Kept("removable", verdict)
     for name in left:
         if name not in found:
-            tried = larger[name]
-            status = "refuted-when-tried" if tried else "undecided"
-            found[name] = Kept(status, tried[0] if tried else None)
+            found[name] = _not_settled(search, without[name], name, larger[name])
     return {name: found[name] for name in circuit.names}
+
+
+def _not_settled(search: Search, smaller: Circuit, name: str, tried: list[Refuted]) -> Kept:
+    """What is left to say of a component whose removal from the final circuit has no answer."""
+    if tried or _around(smaller, name, search.unfaithful):
+        return Kept("refuted-when-tried", tried[0] if tried else None)
+    here = smaller.bits in search.undecided
+    above = bool(_around(smaller, name, search.undecided))
+    return Kept("undecided", None, "here" if here else "larger" if above else "")
+
+
+def _around(smaller: Circuit, name: str, circuits: Iterable[int]) -> list[int]:
+    """Circuits without a component that contain this one, the smallest first."""
+    place = 1 << smaller.components.index_of(name)
+    around = [b for b in circuits if not b & place and b & smaller.bits == smaller.bits]
+    return sorted(around, key=lambda bits: (bits.bit_count(), bits))
 
 
 def _larger(search: Search, smaller: Circuit, name: str) -> list[Refuted]:
     """Refutations of circuits without a component that contain this one, the closest first."""
-    place = 1 << smaller.components.index_of(name)
-    around = [
-        (bits.bit_count(), bits)
-        for bits in search.refuted
-        if not bits & place and bits & smaller.bits == smaller.bits
-    ]
-    return [search.refuted[bits] for _, bits in sorted(around)[:TRIED]]
+    return [search.refuted[bits] for bits in _around(smaller, name, search.refuted)[:TRIED]]
 
 
 def minimality(
@@ -148,24 +162,23 @@ def minimality(
     monotone = search.monotone
     under = "unconditional" if monotone.known else "assumed"
     quasi = "unconditional" if "necessary" in statuses else "unknown"
-    if not circuit or ("removable" in statuses and quasi == "unknown"):
-        quasi = "no" if all(status == "removable" for status in statuses) else quasi
+    if all(status == "removable" for status in statuses):
+        quasi = "no"
     if "removable" in statuses:
         local = subset = cardinal = "no"
     else:
-        local = _local(statuses, monotone.known)
+        local = _local(kept, monotone.known)
         subset = cardinal = "unknown"
         if len(circuit) <= 1 and local == "unconditional":
             subset = cardinal = "unconditional"
         elif monotone.usable:
-            subset = _weaker(_local(statuses, monotone.usable), under)
+            subset = _both(_local(kept, True), under)
         if cardinal == "unknown" and monotone.usable and search.lower == len(circuit):
             cardinal = under
-            subset = under if subset != "unconditional" else subset
-            local = under if local != "unconditional" else local
+            subset, local = (under if h != "unconditional" else h for h in (subset, local))
             quasi = under if quasi != "unconditional" and circuit else quasi
     notions = {"quasi": quasi, "local": local, "subset": subset, "cardinal": cardinal}
-    for wanted in (("unconditional", "assumed"), ("undecided",)):
+    for wanted in (("unconditional", "assumed"), ("undecided", "assumed-undecided")):
         for notion in reversed(NOTIONS):
             if notions[notion] in wanted:
                 basis = _basis(notion, notions[notion], search, circuit)
@@ -173,32 +186,36 @@ def minimality(
     return Minimality("none", "unknown", "no component was shown to be necessary", notions)
 
 
-def _local(statuses: list[str], carries: bool) -> str:
-    """How local minimality holds; where refutations carry over, one on a larger circuit counts."""
+def _local(kept: Mapping[str, Kept], carries: bool) -> str:
+    """How local minimality holds; where answers carry over, those on larger circuits count."""
     shown = {"necessary", "refuted-when-tried"} if carries else {"necessary"}
-    if all(status in shown for status in statuses):
+    open_ = {"here", "larger"} if carries else {"here"}
+    left = [reason for reason in kept.values() if reason.status not in shown]
+    if not left:
         return "unconditional"
-    return "undecided" if all(s in {*shown, "undecided"} for s in statuses) else "unknown"
+    return "undecided" if all(reason.undecided in open_ for reason in left) else "unknown"
 
 
-def _weaker(one: str, other: str) -> str:
-    """The weaker of two ways to hold."""
-    ranks = ("unconditional", "assumed", "undecided", "unknown", "no")
-    return max(one, other, key=ranks.index)
+def _both(holds: str, under: str) -> str:
+    """How something holds that rests on both."""
+    if holds == "unknown" or under == "unconditional":
+        return holds
+    return "assumed" if holds == "unconditional" else "assumed-undecided"
 
 
 def _basis(notion: str, holds: str, search: Search, circuit: Circuit) -> str:
     """What a notion rests on."""
-    sampled = "at the sampled points" if search.queries["held"] else "by a replayed witness"
+    how = "at the sampled points" if search.queries["held"] else "by a replayed witness"
+    but = " but for those whose removal stayed undecided" if "undecided" in holds else ""
     if not circuit:
         return "the empty circuit is faithful"
     if notion == "quasi":
-        return f"a component is necessary, {sampled}"
+        return f"a component is necessary, {how}"
     if notion == "cardinal" and len(circuit) > 1:
+        condition = "if so, " if holds == "assumed" else ""
         rest = f"no circuit of fewer than {search.lower} components is faithful"
-        return f"{rest}; {search.monotone.reason}"
+        return f"{search.monotone.reason}; {condition}{rest}"
     if notion == "local" or len(circuit) == 1:
-        every = f"every component is necessary, {sampled}"
-        left = "every component is necessary but for those whose removal stayed undecided"
-        return left if holds == "undecided" else every
-    return f"no component can be removed; {search.monotone.reason}"
+        return f"every component is necessary{but or ', ' + how}"
+    condition = "if so, " if holds.startswith("assumed") else ""
+    return f"{search.monotone.reason}; {condition}no component can be removed{but}"

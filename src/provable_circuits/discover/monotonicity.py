@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.patching import IntervalHull, Reachable
 
+AT_YOUR_REQUEST = "monotone is assumed at your request, although"
+
 
 @dataclass(frozen=True, slots=True)
 class Monotonicity:
@@ -59,13 +61,13 @@ def monotonicity(claim: Claim, assume: bool = False) -> Monotonicity:
             "that interval-hull patching is not known to be monotone: make the patching domain at "
             "least as large"
         )
-        return Monotonicity(False, assume, reason)
+        return Monotonicity(False, assume, f"{AT_YOUR_REQUEST} {reason}" if assume else reason)
     if isinstance(patching, Reachable):
         return Monotonicity(
             False, True, "assumed: activations of different inputs can be combined at will"
         )
-    name = type(patching).__name__
-    return Monotonicity(False, assume, f"faithfulness under {name} patching is not monotone")
+    reason = f"faithfulness under {type(patching).__name__} patching is not monotone in general"
+    return Monotonicity(False, assume, f"{AT_YOUR_REQUEST} {reason}" if assume else reason)
 
 
 def _outside(claim: Claim, patching: IntervalHull) -> int | None:

@@ -27,6 +27,7 @@ class Result:
         kept: why each component of the circuit is kept.
         minimality: how minimal the circuit is.
         lower: no faithful circuit is smaller; None where nothing is claimed.
+        lower_holds: ``"unconditional"``, or ``"assumed"`` if the bound needs a monotone predicate.
         monotone: what is known of the predicate, in a sentence.
         queries: how many questions were answered how.
         stages: how many questions each stage answered.
@@ -44,6 +45,7 @@ class Result:
     kept: Mapping[str, Kept]
     minimality: Minimality
     lower: int | None
+    lower_holds: str
     monotone: str
     queries: Mapping[str, int]
     stages: Mapping[str, int]
@@ -81,6 +83,7 @@ class Result:
                 "basis": minimality.basis,
                 "notions": dict(minimality.notions),
                 "lower": self.lower,
+                "lower_holds": None if self.lower is None else self.lower_holds,
                 "upper": len(circuit) if self.faithful != "undecided" else None,
                 "monotone": self.monotone,
             },
@@ -126,7 +129,7 @@ class Result:
         lines.append("Kept components:")
         lines.extend(f"  {count:>3} {NECESSITY[reason]}" for reason, count in counts.items())
         if not counts:
-            lines.append("    0 (the empty circuit is faithful)")
+            lines.append("    0 (the empty circuit is faithful: is the tolerance too large?)")
         answers = ", ".join(f"{count} {kind}" for kind, count in sorted(self.queries.items()))
         lines.append(f"Questions: {sum(self.queries.values())} ({answers}) in {self.seconds:.2f} s")
         return "\n".join(lines)
@@ -140,7 +143,9 @@ class Result:
             lines = [f"Minimal: {minimality.notion}{f', {how}' if how else ''}"]
             lines.append(f"  because {minimality.basis}")
         if self.lower and minimality.notion != "cardinal":
-            lines.append(f"  no faithful circuit has fewer than {self.lower} components")
+            condition = "if the predicate is monotone, " if self.lower_holds == "assumed" else ""
+            bound = f"no faithful circuit has fewer than {self.lower} components"
+            lines.append(f"  {condition}{bound}")
         return lines
 
 
@@ -149,9 +154,11 @@ class BlockingSet:
     """A smallest set of components without which the network breaks the claim.
 
     Attributes:
-        removed: the set; None if there is none (the empty circuit is faithful) or it was not found.
+        removed: the set; None if it was not found, or there is none.
         verdict: the refutation of the network without it.
         lower: no smaller set is blocking; None where nothing is claimed.
+        none: there is no blocking set at all, since the empty circuit was shown to be faithful.
+        holds: ``"unconditional"``, or ``"assumed"`` if the bound needs a monotone predicate.
         monotone: what is known of the predicate, in a sentence.
         queries: how many questions were answered how.
         stopped: ``"interrupted"`` or ``"budget"`` if the search was cut short, else None.
@@ -161,6 +168,8 @@ class BlockingSet:
     removed: Circuit | None
     verdict: Refuted | None
     lower: int | None
+    none: bool
+    holds: str
     monotone: str
     queries: Mapping[str, int]
     stopped: str | None
@@ -179,6 +188,8 @@ class BlockingSet:
             "size": None if removed is None else len(removed),
             "smallest": self.smallest,
             "lower": self.lower,
+            "holds": self.holds,
+            "none": self.none,
             "monotone": self.monotone,
             "witness": None if self.verdict is None else witness_document(self.verdict),
             "queries": {"total": sum(self.queries.values()), "by_verdict": dict(self.queries)},
@@ -187,14 +198,15 @@ class BlockingSet:
         }
 
     def __str__(self) -> str:
-        if self.removed is None and self.stopped is None and not self.lower:
+        if self.none:
             return "Blocking set: there is none, since the empty circuit is faithful"
         if self.removed is None:
             return "Blocking set: none was found"
         lines = [f"Blocking set: {', '.join(self.removed.names)}"]
         lines.append("  without it the network breaks the claim, at a replayed witness")
         if self.smallest:
-            lines.append(f"  no smaller set does so; {self.monotone}")
+            condition = "if so, " if self.holds == "assumed" else ""
+            lines.append(f"  {self.monotone}; {condition}no smaller set does so")
         return "\n".join(lines)
 
 

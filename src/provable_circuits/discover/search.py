@@ -52,6 +52,7 @@ class Search:
         verdict: the verdict on it.
         lower: no faithful circuit is smaller, if the predicate is monotone; 0 if nothing is known.
         refuted: by a circuit's bits its refutation; of very many the latest.
+        unfaithful, proved: the bits of all circuits that were refuted, or shown to be faithful.
         undecided: the bits of circuits that could not be decided.
         lost: seconds spent on single questions that stayed undecided.
     """
@@ -77,6 +78,8 @@ class Search:
         self.stages: Counter[str] = Counter()
         self.timeline: list[Moment] = []
         self.refuted: dict[int, Refuted] = {}
+        self.unfaithful: set[int] = set()
+        self.proved: set[int] = set()
         self.undecided: set[int] = set()
         self.lost = 0.0
         self._doing = "starting"
@@ -142,6 +145,14 @@ class Search:
                 self.record(circuit, verdict)
         return verdicts
 
+    def inspect(self, circuit: Circuit, doing: str | None = None) -> Verdict:
+        """The verdict on a circuit that is not sought, and never becomes the best."""
+        best, verdict, moments = self.best, self.verdict, len(self.timeline)
+        answer = self.ask(circuit, doing)
+        self.best, self.verdict = best, verdict
+        del self.timeline[moments:]
+        return answer
+
     def record(self, circuit: Circuit, verdict: Verdict, doing: str | None = None) -> None:
         """Count an answer, and keep what it shows."""
         self.queries[verdict.kind] += 1
@@ -149,6 +160,7 @@ class Search:
         self._done += 1
         if isinstance(verdict, Refuted):
             self.refuted[circuit.bits] = verdict
+            self.unfaithful.add(circuit.bits)
             if len(self.refuted) > KEPT:
                 del self.refuted[next(iter(self.refuted))]
         elif verdict.undecided:
@@ -161,6 +173,7 @@ class Search:
 
     def offer(self, circuit: Circuit, verdict: Verdict) -> None:
         """A faithful circuit, to be kept if it is the smallest so far."""
+        self.proved.add(circuit.bits)
         if faithful(verdict) and (self.best is None or len(circuit) < len(self.best)):
             self.best, self.verdict = circuit, verdict
             self._mark()
@@ -184,9 +197,8 @@ class Search:
 
     @property
     def contradicted(self) -> bool:
-        """Whether the predicate was seen not to be monotone: one around the best was refuted."""
-        best = self.best
-        return best is not None and any(bits & best.bits == best.bits for bits in self.refuted)
+        """Whether the predicate was seen not to be monotone: one around a faithful one failed."""
+        return any(small & large == small for small in self.proved for large in self.unfaithful)
 
     @property
     def claimed_lower(self) -> int | None:
