@@ -58,7 +58,7 @@ class Distributed(Predicate):
         self._small = local.together > 1
         self.together = local.together if self._small else size
         self.foresees = local.foresees
-        self.wave = 8 * size * (CHUNK if self._small else 1)
+        self.wave = 16 * size * (CHUNK if self._small else 1)
         self._chunk = CHUNK if self._small else 1
         self._running: list[Call] = []
         settings = {
