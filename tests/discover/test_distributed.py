@@ -208,7 +208,7 @@ def test_a_question_that_kills_workers_is_undecided_and_the_others_are_not(
     circuits = list(dict.fromkeys(some_circuits(300)))[:100]
     deadly = 70
     workers = Distributed(make("zero"), Fragile(circuits[deadly]))
-    assert workers.wave == 8 * 3 * (64 if make is decided else 1)
+    assert workers.wave == 16 * 3 * (64 if make is decided else 1)
     verdicts = workers.ask(circuits)
     lost = verdicts.pop(deadly)
     assert isinstance(lost, pc.Undecided)

@@ -93,15 +93,19 @@ def claim() -> pc.Claim:
 
 def test_an_interrupt_of_the_local_check_keeps_the_result() -> None:
     whole = pc.discover(graph(), claim(), "auto", "binary-search")
+    asked = sum(whole.queries.values())
 
     def interrupt(progress: Progress) -> None:
-        if progress.total is not None and progress.done and progress.size == len(whole.circuit):
+        if sum(progress.queries.values()) == asked + 1:
             raise KeyboardInterrupt
 
     result = pc.discover(
         graph(), claim(), "auto", "binary-search", local_check=True, listener=interrupt
     )
+    assert result.stopped == "interrupted"
+    assert result.circuit == whole.circuit
     assert result.faithful == "proved"
+    assert sum(result.queries.values()) == asked + 1
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -23,14 +23,13 @@ from provable_circuits.discover.monotonicity import Monotonicity, monotonicity
 from provable_circuits.discover.orders import ordered
 from provable_circuits.discover.predicate import Decided, Predicate, Sampled
 from provable_circuits.discover.result import BlockingSet, Result
-from provable_circuits.discover.search import BudgetSpent, Search
+from provable_circuits.discover.search import Search
 from provable_circuits.errors import ArgumentError, ClaimFailsError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
 from provable_circuits.network.granularity import Granularity
 from provable_circuits.network.graph import Graph
 from provable_circuits.progress import Listener
-from provable_circuits.verify.verdict import Refuted
 
 ALGORITHMS: Mapping[str, Callable[[Search], Any]] = MappingProxyType(
     {
@@ -123,10 +122,10 @@ def discover(
             listener,
             _positive("budget", budget),
         )
-        stopped = _carry_out(search, run)
+        _carry_out(search, run)
         circuit = components.full() if search.best is None else search.best
         check = local_check or method == "sampling"  # which costs next to nothing
-        kept = necessity(search, circuit, check and stopped is None)
+        kept = necessity(search, circuit, check and search.stopped is None)
         _drop_what_is_contradicted(search)
     finally:
         predicate.close()
@@ -157,7 +156,7 @@ def discover(
         queries=dict(search.queries),
         stages=dict(search.stages),
         timeline=tuple(search.timeline),
-        stopped=stopped,
+        stopped=search.stopped,
         settings=settings,
         seconds=search.seconds,
         lost=search.lost,
@@ -194,7 +193,7 @@ def blocking_set(
             _positive("budget", budget),
         )
         found: list[Circuit | None] = []
-        stopped = _carry_out(search, lambda s: found.append(smallest_blocking_set(s)))
+        _carry_out(search, lambda s: found.append(smallest_blocking_set(s)))
         _drop_what_is_contradicted(search)
     finally:
         predicate.close()
@@ -207,7 +206,7 @@ def blocking_set(
         holds="unconditional" if search.monotone.known else "assumed",
         monotone=search.monotone.reason,
         queries=dict(search.queries),
-        stopped=stopped,
+        stopped=search.stopped,
         seconds=search.seconds,
     )
 
@@ -244,25 +243,18 @@ def _predicate(
     return Distributed(decided, workers)
 
 
-def _carry_out(search: Search, run: Callable[[Search], Any]) -> str | None:
-    """Check that the network satisfies the claim, then search; why it ended early, if it did."""
-    try:
-        whole = search.ask(search.components.full(), "the network itself")
-        if not isinstance(whole, Refuted):
+def _carry_out(search: Search, run: Callable[[Search], Any]) -> None:
+    """Check that the network satisfies the claim, then search."""
+    with search.cut_short():
+        if not search.ask(search.components.full(), "the network itself").refuted:
             run(search)
-    except KeyboardInterrupt:
-        return "interrupted"
-    except BudgetSpent:
-        return "budget"
-    finally:
-        refuted = search.known(search.components.full())
-        if refuted is not None:
-            raise ClaimFailsError(
-                "The network itself violates the claim, so no circuit can satisfy it: choose "
-                "smaller domains, a larger tolerance, or inputs that the network gets right.",
-                refuted,
-            )
-    return None
+    refuted = search.known(search.components.full())
+    if refuted is not None:
+        raise ClaimFailsError(
+            "The network itself violates the claim, so no circuit can satisfy it: choose smaller "
+            "domains, a larger tolerance, or inputs that the network gets right.",
+            refuted,
+        )
 
 
 def _drop_what_is_contradicted(search: Search) -> None:

@@ -23,13 +23,12 @@ From that follows how minimal the circuit is, by the definitions (``minimality``
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from provable_circuits.discover.minimality import NOTIONS
 from provable_circuits.discover.predicate import faithful
-from provable_circuits.discover.search import BudgetSpent, Search
+from provable_circuits.discover.search import Search
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.verify.verdict import Refuted, Verdict
 
@@ -117,7 +116,7 @@ def necessity(search: Search, circuit: Circuit, local_check: bool) -> dict[str, 
     left = [name for name in without if name not in found]
     if local_check and left:
         search.phase("local check", len(left))
-        with suppress(BudgetSpent, KeyboardInterrupt):  # what is known by then is kept
+        with search.cut_short():
             for name in left:
                 verdict = search.inspect(without[name], name)
                 if verdict.refuted:

@@ -10,6 +10,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from provable_circuits.discover.monotonicity import Monotonicity
@@ -55,6 +56,7 @@ class Search:
         unfaithful, proved: the bits of all circuits that were refuted, or shown to be faithful.
         undecided: the bits of circuits that could not be decided.
         lost: seconds spent on single questions that stayed undecided.
+        stopped: ``"interrupted"`` or ``"budget"`` if it was cut short, else None.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Search:
         self.proved: set[int] = set()
         self.undecided: set[int] = set()
         self.lost = 0.0
+        self.stopped: str | None = None
         self._doing = "starting"
         self._done = 0
         self._total: int | None = None
@@ -148,10 +151,11 @@ class Search:
     def inspect(self, circuit: Circuit, doing: str | None = None) -> Verdict:
         """The verdict on a circuit that is not sought, and never becomes the best."""
         best, verdict, moments = self.best, self.verdict, len(self.timeline)
-        answer = self.ask(circuit, doing)
-        self.best, self.verdict = best, verdict
-        del self.timeline[moments:]
-        return answer
+        try:
+            return self.ask(circuit, doing)
+        finally:
+            self.best, self.verdict = best, verdict
+            del self.timeline[moments:]
 
     def record(self, circuit: Circuit, verdict: Verdict, doing: str | None = None) -> None:
         """Count an answer, and keep what it shows."""
@@ -184,6 +188,16 @@ class Search:
             self.lower = lower
             self._mark()
             self._tell()
+
+    @contextmanager
+    def cut_short(self) -> Iterator[None]:
+        """What is done within may be cut short, by an interrupt or the end of its time."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.stopped = "interrupted"
+        except BudgetSpent:
+            self.stopped = "budget"
 
     def check(self) -> None:
         """End the search if its time is over."""
