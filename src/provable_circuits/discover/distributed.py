@@ -73,18 +73,22 @@ class Distributed(Predicate):
     def ask(self, circuits: Sequence[Circuit], limit: float = math.inf) -> list[Verdict]:
         if len(circuits) == 1:
             return self.local.ask(circuits, limit)
+        return [verdict for part in self.stream(circuits, limit) for verdict in part]
+
+    def stream(
+        self, circuits: Sequence[Circuit], limit: float = math.inf
+    ) -> Iterator[list[Verdict]]:
+        # All parts at once, so that no worker waits for another before the last part.
         ends = time.monotonic() + limit
         parts = [circuits[i : i + self._chunk] for i in range(0, len(circuits), self._chunk)]
-        verdicts: list[Verdict] = []
         for part, answer in zip(parts, self._answers(parts, limit), strict=True):
             if isinstance(answer, WorkerDiedError) and len(part) > 1:
                 # Whichever question it was that killed workers, the others are answered.
                 parted = [[circuit] for circuit in part]
-                for lost in self._answers(parted, max(ends - time.monotonic(), 0.001)):
-                    verdicts += _verdicts(lost, 1)
+                left = max(ends - time.monotonic(), 0.001)
+                yield [_verdicts(lost, 1)[0] for lost in self._answers(parted, left)]
             else:
-                verdicts += _verdicts(answer, len(part))
-        return verdicts
+                yield _verdicts(answer, len(part))
 
     def ahead(
         self, circuits: Sequence[Circuit], limit: float = math.inf

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import torch
@@ -47,6 +47,15 @@ class Predicate(ABC):
     @abstractmethod
     def ask(self, circuits: Sequence[Circuit], limit: float = math.inf) -> list[Verdict]:
         """One verdict for each circuit; ``limit`` is in seconds, for all of them."""
+
+    def stream(
+        self, circuits: Sequence[Circuit], limit: float = math.inf
+    ) -> Iterator[list[Verdict]]:
+        """The verdicts that ``ask`` gives, in the same order, part by part as they are there."""
+        ends = time.monotonic() + limit
+        for start in range(0, len(circuits), self.wave):
+            part = circuits[start : start + self.wave]
+            yield self.ask(part, max(ends - time.monotonic(), 0.001))
 
     def screen(self, circuits: Sequence[Circuit]) -> list[Verdict | None]:
         """Cheap verdicts; None for circuits that only ``ask`` can decide."""

@@ -129,15 +129,15 @@ class Search:
         return self.refuted.get(circuit.bits)
 
     def ask_all(self, circuits: Sequence[Circuit]) -> Iterator[tuple[Circuit, Verdict]]:
-        """Verdicts on many circuits, a wave at a time, in their order."""
-        wave = self.predicate.wave
-        for start in range(0, len(circuits), wave):
-            self.check()
-            part = circuits[start : start + wave]
-            verdicts = self.predicate.ask(part, self.left)
+        """Verdicts on many circuits, in their order, as they come."""
+        place = 0
+        for verdicts in self.predicate.stream(circuits, self.left):
+            part = circuits[place : place + len(verdicts)]
             for circuit, verdict in zip(part, verdicts, strict=True):
                 self.record(circuit, verdict)
             yield from zip(part, verdicts, strict=True)
+            place += len(verdicts)
+            self.check()
 
     def screen(self, circuits: Sequence[Circuit]) -> list[Verdict | None]:
         """Cheap verdicts on many circuits; None for those that only ``ask`` can decide."""
