@@ -201,7 +201,7 @@ def test_a_budget_that_is_too_small_still_ends_well(run: Run) -> None:
     found = json.loads(out)
     assert err == ""
     assert found["stopped"] == "budget"
-    assert found["circuit"]["size"] == 9
+    assert 0 < found["circuit"]["size"] <= 9
     assert code == (0 if found["faithful"] == "proved" else 3)
 
 
