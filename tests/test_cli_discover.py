@@ -268,7 +268,6 @@ def test_many_inputs_must_be_chosen(run: Run) -> None:
     assert "choose some, such as --index 0,1,2" in err
 
 
-@pytest.mark.filterwarnings("ignore")  # of the cluster's own start and end, on a busy machine
 def test_a_dask_cluster_finds_the_same_circuit(run: Run) -> None:
     arguments = ["net.onnx", "--data", "data.npz", "--index", "0", "--delta", "0.001"]
     arguments += ["--patching", "interval", "--algorithm", "blocking-sets"]
