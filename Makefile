@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench pins clean
+.PHONY: help demo test lint format bench docs pins clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,10 @@ bench: $(READY)  ## Run every script in benchmarks/; each prints its ratio.
 		printf '\n== %s\n' "$$script"; $(BIN)/python "$$script"; \
 	done
 
+docs: $(READY)  ## Build the documentation into build/site, every warning an error.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Open build/site/index.html"
+
 pins:  ## Renew constraints.txt: the newest of everything, for this torch.
 	$(PYTHON) -m venv --clear build/pins
 	echo 'torch==$(TORCH)' > build/pins/torch.txt
@@ -46,7 +50,7 @@ pins:  ## Renew constraints.txt: the newest of everything, for this torch.
 
 clean:  ## Remove the environment, caches and built files.
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests benchmarks docs examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The build backend goes in first and isolation is off, so that it too is the pinned one.
 $(READY): pyproject.toml constraints.txt
