@@ -1,4 +1,4 @@
-"""The documentation builds without a warning, its links lead somewhere, and what it names exists."""
+"""The documentation: built without a warning, its links lead somewhere, what it names exists."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from tests.test_readme import run, steps
 
 import provable_circuits as pc
+from provable_circuits.network.ops import Op
 
 PROJECT = Path(__file__).resolve().parents[1]
 DOCS = PROJECT / "docs"
@@ -262,7 +263,7 @@ def test_the_operation_of_the_page_keeps_the_contract(
         run(step, namespace, page)
     known = contract.exact
 
-    def exact(op: contract.Op, *inputs: Any) -> Any:
+    def exact(op: Op, *inputs: Any) -> Any:
         if isinstance(op, namespace["CumulativeSum"]):
             return namespace["exact"](op, *inputs)
         return known(op, *inputs)
