@@ -37,7 +37,7 @@ bench: $(READY)  ## Run every script in benchmarks/; each prints its ratio.
 
 docs: $(READY)  ## Build the documentation into build/site, every warning an error.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	@echo "Open build/site/index.html"
+	@echo "Open build/site/index.html; for its search, serve it: python3 -m http.server -d build/site"
 
 pins:  ## Renew constraints.txt: the newest of everything, for this torch.
 	$(PYTHON) -m venv --clear build/pins
