@@ -149,5 +149,5 @@ def test_notes_count_what_is_kept() -> None:
 
 def test_nothing_at_all_still_has_a_size() -> None:
     layout = arrange(Diagram(()))
-    assert not (layout.panels or layout.routes or layout.keys)
+    assert not any((layout.panels, layout.routes, layout.keys))
     assert layout.width >= 2 * MARGIN

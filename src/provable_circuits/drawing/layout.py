@@ -141,7 +141,8 @@ def _note(column: Column) -> str:
     """How many components are kept; by each of two circuits, where they differ here."""
     counts = Counter(node.status for node in column.nodes)
     first, second = (counts["kept"] + counts[f"{which} only"] for which in ("first", "second"))
-    kept = f"{first}" if first == second else f"{first} and {second}"
+    differ = counts["first only"] or counts["second only"]
+    kept = f"{first} and {second}" if differ else f"{first}"
     return f"{kept} of {len(column.nodes)}" if column.nodes else ""
 
 
