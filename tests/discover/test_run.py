@@ -152,6 +152,7 @@ def set_to(*path: Any, value: Any) -> Change:
         ("result.json", set_to("circuit", "size", value=99), "does not belong to the others"),
         ("result.json", set_to("circuit", "components", value=["a"]), "does not belong"),
         ("result.json", set_to("circuit", "components", value=[1]), r"components\[0\]' must be a"),
+        ("result.json", set_to("settings", value={"model": "\ud800"}), "is not JSON"),
         ("circuit.json", set_to("components", value=[]), r"circuit\.json' does not belong"),
         ("circuit.json", set_to("network", value=""), r"circuit\.json' does not belong"),
         ("diagram.json", set_to("columns", value=[]), r"Link must lead|does not belong"),
@@ -241,8 +242,9 @@ def test_a_folder_that_cannot_be_written_is_refused(result: pc.Result, tmp_path:
         ({"a": 1}, {str: str}, r"'document\.a' must be a text"),
         ([], {}, "must be an object"),
         ({}, [int], "must be a list"),
-        (1, (str, None), "must be a text or null"),
+        (1, (str, None), "must be a text without control characters or null"),
         (1, bool, "must be true or false"),
+        ("\x1b[31m", str, "without control characters"),
     ],
 )
 def test_shapes_refuse_what_does_not_fit(value: Any, shape: Any, message: str) -> None:

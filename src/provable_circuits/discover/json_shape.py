@@ -15,10 +15,16 @@ from __future__ import annotations
 
 import math
 from typing import Any
+from unicodedata import category
 
 from provable_circuits.errors import DataError
 
-WORDS = {str: "a text", int: "a whole number", float: "a finite number", bool: "true or false"}
+WORDS = {
+    str: "a text without control characters",
+    int: "a whole number",
+    float: "a finite number",
+    bool: "true or false",
+}
 
 
 def fits(value: Any, shape: Any, where: str = "document") -> None:
@@ -53,6 +59,8 @@ def _is(value: Any, shape: Any) -> bool:
     if shape is float:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         return number and math.isfinite(value)
+    if shape is str:
+        return isinstance(value, str) and not any(category(c) == "Cc" for c in value)
     if shape is int:
         return isinstance(value, int) and not isinstance(value, bool)
     return isinstance(value, shape)

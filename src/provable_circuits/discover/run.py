@@ -168,7 +168,9 @@ def _write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
 
 def _read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(document, ensure_ascii=False).encode("utf-8")  # no half characters
+        return document
     except FileNotFoundError:
         raise DataError(f"There is no file '{path}': the folder is not that of a run.") from None
     except OSError as error:
