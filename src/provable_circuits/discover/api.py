@@ -153,6 +153,7 @@ def discover(
         monotone=search.monotone.reason,
         queries=dict(search.queries),
         stages=dict(search.stages),
+        answered={stage: dict(kinds) for stage, kinds in search.answered.items()},
         timeline=tuple(search.timeline),
         stopped=search.stopped,
         settings=settings,

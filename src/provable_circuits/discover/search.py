@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -55,6 +55,8 @@ class Search:
         refuted: by a circuit's bits its refutation; of very many the latest.
         unfaithful, proved: the bits of all circuits that were refuted, or shown to be faithful.
         undecided: the bits of circuits that could not be decided.
+        queries, stages: how many questions were answered how, and by which stage.
+        answered: by stage, how many it answered how.
         lost: seconds spent on single questions that stayed undecided.
         stopped: ``"interrupted"`` or ``"budget"`` if it was cut short, else None.
     """
@@ -78,6 +80,7 @@ class Search:
         self.lower = 0
         self.queries: Counter[str] = Counter()
         self.stages: Counter[str] = Counter()
+        self.answered: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.timeline: list[Moment] = []
         self.refuted: dict[int, Refuted] = {}
         self.unfaithful: set[int] = set()
@@ -161,6 +164,7 @@ class Search:
         """Count an answer, and keep what it shows."""
         self.queries[verdict.kind] += 1
         self.stages[verdict.stage] += 1
+        self.answered[verdict.stage][verdict.kind] += 1
         self._done += 1
         if isinstance(verdict, Refuted):
             self.refuted[circuit.bits] = verdict

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from tests.drawing.diagrams import compared, diagram
+
+from provable_circuits.drawing.diagram import Column, Diagram, Link, Node
+from provable_circuits.drawing.layout import LABEL, MARGIN, NOTE, Layout, arrange
+from provable_circuits.drawing.scene import Box
+from provable_circuits.drawing.text import text_width
+
+SIZES = {
+    "one": [1],
+    "mnist": [13, 11, 10],
+    "resnet": [8, 16, 16, 16, 16],
+    "200": [64, 64, 32, 40],
+    "one layer of 200": [200],
+    "200 layers of one": [1] * 200,
+}
+
+
+def apart(a: Box, b: Box, gap: float = 0.0) -> bool:
+    return (
+        a.right + gap <= b.x
+        or b.right + gap <= a.x
+        or a.bottom + gap <= b.y
+        or b.bottom + gap <= a.y
+    )
+
+
+def inside(inner: Box, outer: Box) -> bool:
+    return (
+        outer.x <= inner.x
+        and outer.y <= inner.y
+        and inner.right <= outer.right
+        and inner.bottom <= outer.bottom
+    )
+
+
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+def test_nodes_are_apart_and_inside_their_panel(sizes: list[int]) -> None:
+    layout = arrange(compared(sizes))
+    nodes = [box for panel in layout.panels for _, _, box in panel.nodes]
+    assert len(nodes) == sum(sizes)
+    for panel in layout.panels:
+        assert all(inside(box, panel.box) for _, _, box in panel.nodes)
+        assert all(apart(a[2], b[2], 4) for a, b in itertools.combinations(panel.nodes, 2))
+    assert all(apart(a.box, b.box, 30) for a, b in itertools.pairwise(layout.panels)), (
+        "room for the connections"
+    )
+
+
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+def test_labels_fit_their_nodes_and_are_below_the_heading(sizes: list[int]) -> None:
+    for panel in arrange(compared(sizes)).panels:
+        for _, label, box in panel.nodes:
+            assert text_width(label, LABEL) <= box.width - 6
+            assert box.y >= panel.box.y + 36
+        assert text_width(panel.heading, 12) <= panel.box.width
+        assert text_width(panel.note, NOTE) <= panel.box.width
+
+
+@pytest.mark.parametrize("sizes", [[13, 11, 10], [8, 16, 16, 16, 16], [64, 64, 32, 40], [200]])
+def test_it_fills_a_page(sizes: list[int]) -> None:
+    layout = arrange(compared(sizes))
+    assert layout.width < 1300, "labels of 11 pixels stay readable on a laptop"
+    assert layout.height < 800
+
+
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+def test_the_legend_is_apart_and_inside(sizes: list[int]) -> None:
+    layout = arrange(compared(sizes))
+    keys = [
+        Box(box.x, box.y, box.width + 8 + text_width(words, NOTE), box.height, "key")
+        for _, words, box in layout.keys
+    ]
+    assert all(inside(key, Box(0, 0, layout.width, layout.height, "paper")) for key in keys)
+    assert all(apart(a, b) for a, b in itertools.combinations(keys, 2))
+    lowest = max(panel.box.bottom for panel in layout.panels)
+    assert all(key.y > lowest for key in keys)
+
+
+def way_boxes(layout: Layout) -> list[Box]:
+    """The segments of all ways around panels."""
+    boxes = []
+    for route in layout.routes:
+        for (x, y), (u, v) in itertools.pairwise(route.way):
+            boxes.append(Box(min(x, u), min(y, v), abs(x - u), abs(y - v), "segment"))
+    return boxes
+
+
+def test_ways_around_cross_no_panel_and_no_legend() -> None:
+    layout = arrange(compared([8, 16, 4, 16, 30]))
+    assert sum(bool(route.way) for route in layout.routes) == 2
+    for segment in way_boxes(layout):
+        assert all(apart(segment, panel.box) for panel in layout.panels)
+        assert all(apart(segment, key) for _, _, key in layout.keys)
+
+
+def test_ways_that_overlap_run_at_different_depths() -> None:
+    links = [Link(0, 2, True), Link(1, 4, True), Link(0, 5, True), Link(2, 4, True)]
+    layout = arrange(diagram([3, 3, 3, 3], links=links))
+    level = [segment for segment in way_boxes(layout) if segment.height == 0]
+    assert len(level) == 4
+    assert all(apart(a, b, 1) for a, b in itertools.combinations(level, 2))
+
+
+def test_few_kept_components_have_a_line_for_each_pair() -> None:
+    (route,) = arrange(diagram([6, 4], links=[Link(1, 2)])).routes
+    assert len(route.edges) == 3 * 2
+    assert len(route.band) == 4
+
+
+def test_no_line_joins_what_no_single_circuit_keeps() -> None:
+    both = diagram([4, 4], ("kept", "removed", "first only", "second only"), [Link(1, 2)])
+    (route,) = arrange(both).routes
+    assert len(route.edges) == 3 * 3 - 2
+
+
+@pytest.mark.parametrize("sizes", [[30, 4], [14, 14]])
+def test_many_kept_components_have_a_band_alone(sizes: list[int]) -> None:
+    (route,) = arrange(diagram(sizes, statuses=("kept",), links=[Link(1, 2)])).routes
+    assert route.edges == ()
+    assert len(route.band) == 4
+
+
+def test_long_names_are_shortened_in_the_middle() -> None:
+    name = "/backbone/stages.3/blocks.11/conv2/Conv"
+    column = Column(
+        name, (Node(f"{name}/a group of many pixels", "a group of many pixels", "kept"),)
+    )
+    (panel,) = arrange(Diagram((column,))).panels
+    assert panel.heading.startswith("/back")
+    assert "…" in panel.heading
+    assert panel.heading.endswith("/Conv")
+    ((_, label, box),) = panel.nodes
+    assert label.startswith("a gro")
+    assert label.endswith("pixels")
+    assert text_width(label, LABEL) < box.width <= 100
+
+
+def test_notes_count_what_is_kept() -> None:
+    assert [panel.note for panel in arrange(diagram([5])).panels] == ["", "3 of 5", ""]
+    statuses = ("kept", "kept", "first only")
+    notes = [panel.note for panel in arrange(diagram([3], statuses)).panels]
+    assert notes == ["", "3 and 2 of 3", ""]
+
+
+def test_nothing_at_all_still_has_a_size() -> None:
+    layout = arrange(Diagram(()))
+    assert not any((layout.panels, layout.routes, layout.keys))
+    assert layout.width >= 2 * MARGIN
