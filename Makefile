@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench docs pins clean
+.PHONY: help demo test lint format bench docs pictures pins clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ bench: $(READY)  ## Run every script in benchmarks/; each prints its ratio.
 docs: $(READY)  ## Build the documentation into build/site, every warning an error.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "Open build/site/index.html; for its search, serve it: python3 -m http.server -d build/site"
+
+pictures: $(READY)  ## Make the pictures of the documentation anew (takes chromium).
+	$(BIN)/python docs/pictures.py
 
 pins:  ## Renew constraints.txt: the newest of everything, for this torch.
 	$(PYTHON) -m venv --clear build/pins
