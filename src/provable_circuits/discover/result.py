@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
+from os import PathLike
 from typing import Any
 
 from provable_circuits.claims.claim import Claim
 from provable_circuits.discover.guarantees import HOLDS, NECESSITY, Kept, Minimality
+from provable_circuits.discover.pictures import size_chart
 from provable_circuits.discover.search import Moment
+from provable_circuits.drawing.svg import svg
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.verify.verdict import Refuted, Verdict
 
@@ -30,7 +34,7 @@ class Result:
         lower_holds: ``"unconditional"``, or ``"assumed"`` if the bound needs a monotone predicate.
         monotone: what is known of the predicate, in a sentence.
         queries: how many questions were answered how.
-        stages: how many questions each stage answered.
+        answers: how many questions each stage answered how.
         timeline: size of the best circuit and lower bound, over time.
         stopped: ``"interrupted"`` or ``"budget"`` if the search was cut short, else None.
         settings: how the search was asked for.
@@ -48,7 +52,7 @@ class Result:
     lower_holds: str
     monotone: str
     queries: Mapping[str, int]
-    stages: Mapping[str, int]
+    answers: Mapping[str, Mapping[str, int]]
     timeline: tuple[Moment, ...]
     stopped: str | None
     settings: Mapping[str, Any]
@@ -59,6 +63,15 @@ class Result:
     def algorithm(self) -> str:
         """The search."""
         return str(self.settings["algorithm"])
+
+    @property
+    def stages(self) -> dict[str, int]:
+        """How many questions each stage answered."""
+        return {stage: sum(kinds.values()) for stage, kinds in self.answers.items()}
+
+    def draw(self, path: str | PathLike[str] | None = None, other: Circuit | None = None) -> str:
+        """A drawing of the circuit; see ``Circuit.draw``."""
+        return self.circuit.draw(path, other)
 
     def document(self) -> dict[str, Any]:
         """The result as plain data, ready for JSON."""
@@ -96,7 +109,8 @@ class Result:
             "queries": {
                 "total": sum(self.queries.values()),
                 "by_verdict": dict(self.queries),
-                "by_stage": dict(self.stages),
+                "by_stage": self.stages,
+                "by_stage_and_verdict": {name: dict(kinds) for name, kinds in self.answers.items()},
             },
             "timeline": [
                 {"seconds": m.seconds, "size": m.size, "lower": m.lower, "queries": m.queries}
@@ -133,6 +147,9 @@ class Result:
         answers = ", ".join(f"{count} {kind}" for kind, count in sorted(self.queries.items()))
         lines.append(f"Questions: {sum(self.queries.values())} ({answers}) in {self.seconds:.2f} s")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return _html(self.draw(), str(self), svg(size_chart(self.document())))
 
     def _minimality_lines(self) -> list[str]:
         minimality = self.minimality
@@ -209,6 +226,9 @@ class BlockingSet:
             lines.append(f"  {self.monotone}; {condition}no smaller set does so")
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        return _html("" if self.removed is None else (~self.removed).draw(), str(self))
+
 
 def witness_document(refuted: Refuted) -> dict[str, Any]:
     """A witness in numbers, without its tensors."""
@@ -221,6 +241,12 @@ def witness_document(refuted: Refuted) -> dict[str, Any]:
         "output": witness.output.tolist(),
         "stage": refuted.stage,
     }
+
+
+def _html(picture: str, text: str, *charts: str) -> str:
+    """What a notebook shows: pictures around a text."""
+    words = f'<pre style="white-space: pre-wrap">{escape(text)}</pre>'
+    return f"<div>{picture}{words}{''.join(charts)}</div>"
 
 
 def _by_layer(circuit: Circuit) -> list[str]:
