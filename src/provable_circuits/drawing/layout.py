@@ -1,10 +1,11 @@
 """Where the parts of a circuit drawing go.
 
 Layers are panels from the left to the right, their middles on one line. A layer of many components
-is wrapped into several columns of equal height within its panel, so that 34 components and 200 are
-drawn at the same size and fill a page of about the same shape. Connections to the next panel are a
-quiet band between the two; if few components are kept, there is a line for each pair of them too.
-A connection that skips panels runs below all of them and comes up again, so that it crosses none.
+is wrapped into several columns of equal height within its panel, and a network of many layers into
+several lines, as words are: so components are drawn at the same size whether they are 34 or 200,
+and fill a page of about the same shape. Connections to the next panel are a quiet band between the
+two; if few components are kept, there is a line for each pair of them too. Other connections run
+below the panels: see ``routes``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from provable_circuits.drawing.diagram import Column, Diagram, Link, Node
+from provable_circuits.drawing.routes import (
+    Frame,
+    find_ways,
+    lanes_of,
+    margin,
+    neighbours,
+    points,
+)
 from provable_circuits.drawing.scene import Box, Point
 from provable_circuits.drawing.text import shortened, text_width
 
@@ -27,8 +36,11 @@ PADDING, PANEL_GAP, MARGIN = 12.0, 64.0, 20.0
 HEAD = 36.0
 """Room for the two lines of text at the top of a panel."""
 
-HEADING_MOST = 132.0
-TITLE_ROOM, LANE = 38.0, 16.0
+HEADING_MOST = 140.0
+TITLE_ROOM, LANE, LINE_GAP = 38.0, 16.0, 34.0
+LINE_MOST = 1180.0
+"""Panels side by side are at most so wide; the others go into the next line."""
+
 KEY, KEY_ROOM = 22.0, 30.0
 """The size of a shape in the legend, and the height of its lines."""
 
@@ -48,16 +60,6 @@ class Panel:
     note: str
     nodes: tuple[tuple[Node, str, Box], ...]
 
-    @property
-    def port_out(self) -> Point:
-        """Where connections that skip panels leave it."""
-        return self.box.x + 0.66 * self.box.width, self.box.bottom
-
-    @property
-    def port_in(self) -> Point:
-        """Where they arrive."""
-        return self.box.x + 0.34 * self.box.width, self.box.bottom
-
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -65,9 +67,9 @@ class Route:
 
     Attributes:
         link: the connection.
-        band: the corners of the band between neighbouring panels; empty if it skips some.
+        band: the corners of the band between neighbouring panels; else empty.
         edges: lines between kept components of the two.
-        way: the points of a way below the panels; empty between neighbours.
+        way: the corners of its way around panels; empty between neighbours.
     """
 
     link: Link
@@ -98,18 +100,73 @@ def arrange(diagram: Diagram) -> Layout:
     """Place the parts of a diagram."""
     most = max(ROWS, math.ceil(math.sqrt(len(diagram.nodes))))
     sizes = [_size(column, most) for column in diagram.columns]
-    top = MARGIN + (TITLE_ROOM if diagram.title else 0.0)
-    tallest = max((size.height for size in sizes), default=0.0)
-    across = sum(size.width for size in sizes) + PANEL_GAP * max(len(sizes) - 1, 0)
-    width = max(across, text_width(diagram.title, TITLE), _widest_key(diagram)) + 2 * MARGIN
-    x = (width - across) / 2
-    panels = []
-    for column, size in zip(diagram.columns, sizes, strict=True):
-        panels.append(_panel(column, size, x, top + (tallest - size.height) / 2))
-        x += size.width + PANEL_GAP
-    routes, bottom = _routes(diagram, panels, top + tallest)
-    keys, bottom = _keys(diagram, width, bottom + MARGIN)
+    lines = _lines([size.width for size in sizes])
+    across = max((_across([sizes[i].width for i in line]) for line in lines), default=0.0)
+    title = text_width(diagram.title, TITLE, bold=True)
+    side = margin(diagram.links, _frames(sizes, lines, MARGIN))
+    width = max(across + side, title, _widest_key(diagram)) + 2 * MARGIN
+    frames = _frames(sizes, lines, MARGIN + side)
+    ways = find_ways(diagram.links, frames, MARGIN + side)
+    lanes = lanes_of(ways)
+    panels: list[Panel] = []
+    depths: dict[tuple[int, int], float] = {}
+    y = MARGIN + (TITLE_ROOM if diagram.title else 0.0)
+    for number, line in enumerate(lines):
+        tallest = max(sizes[i].height for i in line)
+        for i in line:
+            top = y + (tallest - sizes[i].height) / 2
+            panels.append(_panel(diagram.columns[i], sizes[i], frames[i].left, top))
+        floor = y + tallest
+        depths |= {(number, lane): floor + LANE * (lane + 1) for lane in range(lanes[number])}
+        y = floor + LANE * lanes[number] + (LINE_GAP if number + 1 < len(lines) else 0.0)
+    routes = [
+        _beside(link, panels[link.source], panels[link.target])
+        for link in diagram.links
+        if neighbours(link, frames)
+    ]
+    for way in ways:
+        source, target = panels[way.link.source].box, panels[way.link.target].box
+        end = target.bottom if way.rises else target.y
+        routes.append(Route(way.link, way=tuple(points(way, source.bottom, end, depths))))
+    keys, bottom = _keys(diagram, width, y + MARGIN)
     return Layout(width, bottom + MARGIN, tuple(panels), tuple(routes), tuple(keys))
+
+
+def _across(widths: Sequence[float]) -> float:
+    """The width of panels side by side."""
+    return sum(widths) + PANEL_GAP * max(len(widths) - 1, 0)
+
+
+def _lines(widths: Sequence[float]) -> list[list[int]]:
+    """The places of panels, in as few lines as they need, of about the same width."""
+    lines = _broken(widths, LINE_MOST)
+    for limit in range(int(_across(widths) / max(len(lines), 1)), int(LINE_MOST), 10):
+        even = _broken(widths, limit)
+        if len(even) == len(lines):
+            return even
+    return lines
+
+
+def _broken(widths: Sequence[float], most: float) -> list[list[int]]:
+    """The places of panels in lines, each filled before the next."""
+    lines: list[list[int]] = []
+    for i in range(len(widths)):
+        if lines and _across([widths[k] for k in [*lines[-1], i]]) <= most:
+            lines[-1].append(i)
+        else:
+            lines.append([i])
+    return lines
+
+
+def _frames(sizes: Sequence[_Size], lines: Sequence[Sequence[int]], left: float) -> list[Frame]:
+    """Where panels are across."""
+    frames = []
+    for number, line in enumerate(lines):
+        x = left
+        for i in line:
+            frames.append(Frame(x, sizes[i].width, number))
+            x += sizes[i].width + PANEL_GAP
+    return frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +182,14 @@ class _Size:
 
 
 def _size(column: Column, most_rows: int) -> _Size:
-    labels = [text_width(node.label, LABEL) for node in column.nodes]
+    labels = [text_width(node.label, LABEL, bold=True) for node in column.nodes]
     node_width = min(max([NODE_WIDTH, *(label + 12 for label in labels)]), NODE_MOST)
     across = math.ceil(len(labels) / most_rows)
     rows = math.ceil(len(labels) / across) if labels else 0
     inner = across * (node_width + NODE_GAP) - NODE_GAP if labels else 0.0
-    heading = shortened(column.title, HEADING, max(HEADING_MOST, inner))
+    heading = shortened(column.title, HEADING, max(HEADING_MOST, inner), bold=True)
     note = _note(column)
-    inner = max(inner, text_width(heading, HEADING), text_width(note, NOTE))
+    inner = max(inner, text_width(heading, HEADING, bold=True), text_width(note, NOTE))
     height = HEAD + rows * (NODE_HEIGHT + NODE_GAP) - NODE_GAP + 1.6 * PADDING if labels else HEAD
     return _Size(inner + 2 * PADDING, height, rows, node_width, heading, note)
 
@@ -161,36 +218,14 @@ def _panel(column: Column, size: _Size, x: float, y: float) -> Panel:
             NODE_HEIGHT,
             "node",
         )
-        nodes.append((node, shortened(node.label, LABEL, size.node_width - 8), box))
+        nodes.append((node, shortened(node.label, LABEL, size.node_width - 8, bold=True), box))
     box = Box(x, y, size.width, size.height, "panel", 10.0)
     return Panel(box, size.heading, size.note, tuple(nodes))
 
 
-def _routes(diagram: Diagram, panels: Sequence[Panel], floor: float) -> tuple[list[Route], float]:
-    """The connections, and how far down they reach."""
-    routes = []
-    lanes: list[list[tuple[float, float]]] = []
-    for link in sorted(diagram.links, key=lambda link: (link.target - link.source, link.source)):
-        source, target = panels[link.source], panels[link.target]
-        if link.target == link.source + 1:
-            routes.append(Route(link, _band(source.box, target.box), _edges(source, target)))
-            continue
-        (start, high), (end, low) = source.port_out, target.port_in
-        lane = _free_lane(lanes, start, end)
-        depth = floor + LANE * (lane + 1)
-        way = ((start, high), (start, depth), (end, depth), (end, low))
-        routes.append(Route(link, way=way))
-    return routes, floor + LANE * len(lanes)
-
-
-def _free_lane(lanes: list[list[tuple[float, float]]], start: float, end: float) -> int:
-    """The highest lane in which nothing else runs from here to there."""
-    for i, taken in enumerate(lanes):
-        if all(end < left or right < start for left, right in taken):
-            taken.append((start, end))
-            return i
-    lanes.append([(start, end)])
-    return len(lanes) - 1
+def _beside(link: Link, source: Panel, target: Panel) -> Route:
+    """The connection of two neighbours."""
+    return Route(link, _band(source.box, target.box), _edges(source, target))
 
 
 def _band(source: Box, target: Box) -> tuple[Point, ...]:

@@ -94,9 +94,10 @@ def _band(route: Route) -> list[Item]:
 
 def _way(route: Route) -> list[Item]:
     """A line with round corners, and an arrow at its end."""
-    x, y = route.way[-1]
-    arrow = ((x, y + 1), (x - 4, y + 9), (x + 4, y + 9))
-    stroke = _rounded((*route.way[:-1], (x, y + 8)))
+    (_, before), (x, y) = route.way[-2:]
+    back = 1.0 if before > y else -1.0
+    arrow = ((x, y + back), (x - 4, y + 9 * back), (x + 4, y + 9 * back))
+    stroke = _rounded((*route.way[:-1], (x, y + 8 * back)))
     role = "arc dashed" if route.link.dashed else "arc"
     return [Path((stroke,), role), Path((arrow,), "arrow", closed=True)]
 
