@@ -6,7 +6,8 @@ import pytest
 from tests.drawing.diagrams import compared, diagram
 
 from provable_circuits.drawing.diagram import Column, Diagram, Link, Node
-from provable_circuits.drawing.layout import LABEL, MARGIN, NOTE, Layout, arrange
+from provable_circuits.drawing.layout import MARGIN, Layout, arrange
+from provable_circuits.drawing.panels import HEAD, HEADING, LABEL, NOTE, Panel
 from provable_circuits.drawing.scene import Box
 from provable_circuits.drawing.text import text_width
 
@@ -18,6 +19,10 @@ SIZES = {
     "one layer of 200": [200],
     "200 layers of one": [1] * 200,
 }
+
+
+def boxes(panel: Panel) -> list[Box]:
+    return [spot.box for spot in panel.spots]
 
 
 def apart(a: Box, b: Box, gap: float = 0.0) -> bool:
@@ -41,11 +46,11 @@ def inside(inner: Box, outer: Box) -> bool:
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
 def test_nodes_are_apart_and_inside_their_panel(sizes: list[int]) -> None:
     layout = arrange(compared(sizes))
-    nodes = [box for panel in layout.panels for _, _, box in panel.nodes]
+    nodes = [box for panel in layout.panels for box in boxes(panel)]
     assert len(nodes) == sum(sizes)
     for panel in layout.panels:
-        assert all(inside(box, panel.box) for _, _, box in panel.nodes)
-        assert all(apart(a[2], b[2], 4) for a, b in itertools.combinations(panel.nodes, 2))
+        assert all(inside(box, panel.box) for box in boxes(panel))
+        assert all(apart(a, b, 4) for a, b in itertools.combinations(boxes(panel), 2))
     for a, b in itertools.combinations(layout.panels, 2):
         assert apart(a.box, b.box, 30), "room for the connections"
 
@@ -53,10 +58,10 @@ def test_nodes_are_apart_and_inside_their_panel(sizes: list[int]) -> None:
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
 def test_labels_fit_their_nodes_and_are_below_the_heading(sizes: list[int]) -> None:
     for panel in arrange(compared(sizes)).panels:
-        for _, label, box in panel.nodes:
-            assert text_width(label, LABEL) <= box.width - 6
-            assert box.y >= panel.box.y + 36
-        assert text_width(panel.heading, 12) <= panel.box.width
+        for spot in panel.spots:
+            assert text_width(spot.label, LABEL, bold=True) <= spot.box.width - 8
+            assert spot.box.y >= panel.box.y + HEAD
+        assert text_width(panel.heading, HEADING, bold=True) <= panel.box.width
         assert text_width(panel.note, NOTE) <= panel.box.width
 
 
@@ -71,8 +76,8 @@ def test_it_fills_a_page(sizes: list[int]) -> None:
 def test_the_legend_is_apart_and_inside(sizes: list[int]) -> None:
     layout = arrange(compared(sizes))
     keys = [
-        Box(box.x, box.y, box.width + 8 + text_width(words, NOTE), box.height, "key")
-        for _, words, box in layout.keys
+        Box(key.box.x, key.box.y, 30 + text_width(key.words, NOTE), key.box.height, "key")
+        for key in layout.keys
     ]
     assert all(inside(key, Box(0, 0, layout.width, layout.height, "paper")) for key in keys)
     assert all(apart(a, b) for a, b in itertools.combinations(keys, 2))
@@ -105,7 +110,7 @@ def test_ways_around_cross_no_panel_and_no_legend(drawn: Diagram) -> None:
     for segment in way_boxes(layout):
         assert inside(segment, Box(0, 0, layout.width, layout.height, "paper"))
         assert all(apart(segment, panel.box) for panel in layout.panels)
-        assert all(apart(segment, key) for _, _, key in layout.keys)
+        assert all(apart(segment, key.box) for key in layout.keys)
 
 
 @pytest.mark.parametrize("upright", [False, True])
@@ -168,10 +173,10 @@ def test_long_names_are_shortened_in_the_middle() -> None:
     assert panel.heading.startswith("/back")
     assert "…" in panel.heading
     assert panel.heading.endswith("/Conv")
-    ((_, label, box),) = panel.nodes
-    assert label.startswith("a gro")
-    assert label.endswith("xels")
-    assert text_width(label, LABEL) < box.width <= 100
+    (spot,) = panel.spots
+    assert spot.label.startswith("a gro")
+    assert spot.label.endswith("xels")
+    assert spot.box.width <= 100
 
 
 def test_notes_count_what_is_kept() -> None:

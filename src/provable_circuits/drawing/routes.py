@@ -9,7 +9,7 @@ takes the left margin from one gutter to the other. So no connection crosses a p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -131,9 +131,9 @@ def _free_lane(lanes: list[list[tuple[float, float]]], span: tuple[float, float]
     return len(lanes) - 1
 
 
-def points(
-    way: Way, top: float, bottom: float, depths: dict[tuple[int, int], float]
-) -> list[Point]:
+def corners(
+    way: Way, top: float, bottom: float, depths: Mapping[tuple[int, int], float]
+) -> tuple[Point, ...]:
     """The corners of a way, from the lower edge of its source to an edge of its target.
 
     Args:
@@ -143,9 +143,9 @@ def points(
         depths: how far down each lane of each gutter is.
     """
     x = way.start
-    corners = [(x, top)]
+    found = [(x, top)]
     for leg in way.legs:
         y = depths[leg.gutter, leg.lane]
-        corners += [(x, y), (leg.to, y)]
+        found += [(x, y), (leg.to, y)]
         x = leg.to
-    return [*corners, (x, bottom)]
+    return (*found, (x, bottom))
