@@ -6,7 +6,8 @@ import pytest
 from tests.drawing.diagrams import compared, diagram
 
 from provable_circuits.drawing.diagram import Column, Diagram, Link, Node
-from provable_circuits.drawing.layout import LABEL, MARGIN, NOTE, Layout, arrange
+from provable_circuits.drawing.layout import MARGIN, Layout, arrange
+from provable_circuits.drawing.panels import HEAD, HEADING, LABEL, NOTE, Panel
 from provable_circuits.drawing.scene import Box
 from provable_circuits.drawing.text import text_width
 
@@ -18,6 +19,10 @@ SIZES = {
     "one layer of 200": [200],
     "200 layers of one": [1] * 200,
 }
+
+
+def boxes(panel: Panel) -> list[Box]:
+    return [spot.box for spot in panel.spots]
 
 
 def apart(a: Box, b: Box, gap: float = 0.0) -> bool:
@@ -41,23 +46,22 @@ def inside(inner: Box, outer: Box) -> bool:
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
 def test_nodes_are_apart_and_inside_their_panel(sizes: list[int]) -> None:
     layout = arrange(compared(sizes))
-    nodes = [box for panel in layout.panels for _, _, box in panel.nodes]
+    nodes = [box for panel in layout.panels for box in boxes(panel)]
     assert len(nodes) == sum(sizes)
     for panel in layout.panels:
-        assert all(inside(box, panel.box) for _, _, box in panel.nodes)
-        assert all(apart(a[2], b[2], 4) for a, b in itertools.combinations(panel.nodes, 2))
-    assert all(apart(a.box, b.box, 30) for a, b in itertools.pairwise(layout.panels)), (
-        "room for the connections"
-    )
+        assert all(inside(box, panel.box) for box in boxes(panel))
+        assert all(apart(a, b, 4) for a, b in itertools.combinations(boxes(panel), 2))
+    for a, b in itertools.combinations(layout.panels, 2):
+        assert apart(a.box, b.box, 30), "room for the connections"
 
 
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
 def test_labels_fit_their_nodes_and_are_below_the_heading(sizes: list[int]) -> None:
     for panel in arrange(compared(sizes)).panels:
-        for _, label, box in panel.nodes:
-            assert text_width(label, LABEL) <= box.width - 6
-            assert box.y >= panel.box.y + 36
-        assert text_width(panel.heading, 12) <= panel.box.width
+        for spot in panel.spots:
+            assert text_width(spot.label, LABEL, bold=True) <= spot.box.width - 8
+            assert spot.box.y >= panel.box.y + HEAD
+        assert text_width(panel.heading, HEADING, bold=True) <= panel.box.width
         assert text_width(panel.note, NOTE) <= panel.box.width
 
 
@@ -72,8 +76,8 @@ def test_it_fills_a_page(sizes: list[int]) -> None:
 def test_the_legend_is_apart_and_inside(sizes: list[int]) -> None:
     layout = arrange(compared(sizes))
     keys = [
-        Box(box.x, box.y, box.width + 8 + text_width(words, NOTE), box.height, "key")
-        for _, words, box in layout.keys
+        Box(key.box.x, key.box.y, 30 + text_width(key.words, NOTE), key.box.height, "key")
+        for key in layout.keys
     ]
     assert all(inside(key, Box(0, 0, layout.width, layout.height, "paper")) for key in keys)
     assert all(apart(a, b) for a, b in itertools.combinations(keys, 2))
@@ -90,20 +94,55 @@ def way_boxes(layout: Layout) -> list[Box]:
     return boxes
 
 
-def test_ways_around_cross_no_panel_and_no_legend() -> None:
-    layout = arrange(compared([8, 16, 4, 16, 30]))
-    assert sum(bool(route.way) for route in layout.routes) == 2
+def deep() -> Diagram:
+    """A network of many layers, in several lines, with connections near and far."""
+    near = [Link(i, i + 1) for i in range(31)]
+    around = [Link(i, i + 3, dashed=True) for i in range(1, 28, 2)]
+    far = [Link(1, 30, dashed=True), Link(2, 29, dashed=True), Link(0, 31, dashed=True)]
+    return diagram([8, 16, 4] * 10, links=near + around + far)
+
+
+@pytest.mark.parametrize("drawn", [compared([8, 16, 4, 16, 30]), deep()], ids=["one line", "deep"])
+def test_ways_around_cross_no_panel_and_no_legend(drawn: Diagram) -> None:
+    layout = arrange(drawn)
+    assert {route.link for route in layout.routes} == set(drawn.links)
+    assert all(bool(route.way) != bool(route.band) for route in layout.routes)
     for segment in way_boxes(layout):
+        assert inside(segment, Box(0, 0, layout.width, layout.height, "paper"))
         assert all(apart(segment, panel.box) for panel in layout.panels)
-        assert all(apart(segment, key) for _, _, key in layout.keys)
+        assert all(apart(segment, key.box) for key in layout.keys)
 
 
-def test_ways_that_overlap_run_at_different_depths() -> None:
-    links = [Link(0, 2, True), Link(1, 4, True), Link(0, 5, True), Link(2, 4, True)]
-    layout = arrange(diagram([3, 3, 3, 3], links=links))
-    level = [segment for segment in way_boxes(layout) if segment.height == 0]
-    assert len(level) == 4
-    assert all(apart(a, b, 1) for a, b in itertools.combinations(level, 2))
+@pytest.mark.parametrize("upright", [False, True])
+def test_no_two_ways_run_in_one_place(upright: bool) -> None:
+    segments = [box for box in way_boxes(arrange(deep())) if (box.width == 0) == upright]
+    assert len(segments) > 17
+    assert all(apart(a, b, 0.5) for a, b in itertools.combinations(segments, 2))
+
+
+def test_ways_end_at_their_panels() -> None:
+    layout = arrange(deep())
+    for route in layout.routes:
+        if route.way:
+            source, target = (layout.panels[i].box for i in (route.link.source, route.link.target))
+            (x, y), (u, v) = route.way[0], route.way[-1]
+            assert source.x < x < source.right
+            assert y == source.bottom
+            assert target.x < u < target.right
+            assert v in (target.y, target.bottom)
+
+
+def test_many_layers_are_wrapped_into_lines() -> None:
+    layout = arrange(deep())
+    assert layout.width < 1300
+    tops = [panel.box.middle[1] for panel in layout.panels]
+    assert tops == sorted(tops)
+    lines = [list(line) for _, line in itertools.groupby(layout.panels, lambda p: p.box.middle[1])]
+    assert 2 < len(lines) < 6
+    for above, below in itertools.pairwise(lines):
+        assert max(p.box.bottom for p in above) < min(p.box.y for p in below)
+    widths = [line[-1].box.right - line[0].box.x for line in lines]
+    assert min(widths) > 0.6 * max(widths), "lines of about the same width"
 
 
 def test_few_kept_components_have_a_line_for_each_pair() -> None:
@@ -134,10 +173,10 @@ def test_long_names_are_shortened_in_the_middle() -> None:
     assert panel.heading.startswith("/back")
     assert "…" in panel.heading
     assert panel.heading.endswith("/Conv")
-    ((_, label, box),) = panel.nodes
-    assert label.startswith("a gro")
-    assert label.endswith("pixels")
-    assert text_width(label, LABEL) < box.width <= 100
+    (spot,) = panel.spots
+    assert spot.label.startswith("a gro")
+    assert spot.label.endswith("xels")
+    assert spot.box.width <= 100
 
 
 def test_notes_count_what_is_kept() -> None:

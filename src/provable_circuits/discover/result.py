@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from os import PathLike
 from typing import Any
 
@@ -15,9 +16,11 @@ from torch import Tensor
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.words import broken, domain_words, metric_words, patching_words
 from provable_circuits.discover.guarantees import Kept, Minimality
+from provable_circuits.discover.pictures import size_chart
 from provable_circuits.discover.run import Run
 from provable_circuits.discover.search import Moment
 from provable_circuits.discover.summary import summary
+from provable_circuits.drawing.svg import svg
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.diagram import diagram_of
 from provable_circuits.verify.verdict import Refuted, Verdict
@@ -39,8 +42,7 @@ class Result:
         lower_holds: ``"unconditional"``, or ``"assumed"`` if the bound needs a monotone predicate.
         monotone: what is known of the predicate, in a sentence.
         queries: how many questions were answered how.
-        stages: how many questions each stage answered.
-        answered: by stage, how many questions it answered how.
+        answers: how many questions each stage answered how.
         timeline: size of the best circuit and lower bound, over time.
         stopped: ``"interrupted"`` or ``"budget"`` if the search was cut short, else None.
         settings: how the search was asked for.
@@ -58,8 +60,7 @@ class Result:
     lower_holds: str
     monotone: str
     queries: Mapping[str, int]
-    stages: Mapping[str, int]
-    answered: Mapping[str, Mapping[str, int]]
+    answers: Mapping[str, Mapping[str, int]]
     timeline: tuple[Moment, ...]
     stopped: str | None
     settings: Mapping[str, Any]
@@ -70,6 +71,15 @@ class Result:
     def algorithm(self) -> str:
         """The search."""
         return str(self.settings["algorithm"])
+
+    @property
+    def stages(self) -> dict[str, int]:
+        """How many questions each stage answered."""
+        return {stage: sum(kinds.values()) for stage, kinds in self.answers.items()}
+
+    def draw(self, path: str | PathLike[str] | None = None, other: Circuit | None = None) -> str:
+        """A drawing of the circuit; see ``Circuit.draw``."""
+        return self.circuit.draw(path, other)
 
     def document(self) -> dict[str, Any]:
         """The result as plain data, ready for JSON."""
@@ -118,8 +128,8 @@ class Result:
             "queries": {
                 "total": sum(self.queries.values()),
                 "by_verdict": dict(self.queries),
-                "by_stage": dict(self.stages),
-                "by_stage_and_verdict": {s: dict(kinds) for s, kinds in self.answered.items()},
+                "by_stage": self.stages,
+                "by_stage_and_verdict": {name: dict(kinds) for name, kinds in self.answers.items()},
             },
             "timeline": [
                 {"seconds": m.seconds, "size": m.size, "lower": m.lower, "queries": m.queries}
@@ -191,6 +201,9 @@ class Result:
     def __str__(self) -> str:
         return summary(self.document())
 
+    def _repr_html_(self) -> str:
+        return _html(self.draw(), str(self), svg(size_chart(self.document())))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockingSet:
@@ -252,6 +265,9 @@ class BlockingSet:
             lines.append(f"  {self.monotone}; {condition}no smaller set does so")
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        return _html("" if self.removed is None else (~self.removed).draw(), str(self))
+
 
 def witness_document(refuted: Refuted) -> dict[str, Any]:
     """A witness in numbers, without its tensors."""
@@ -273,3 +289,9 @@ def _explained(refuted: Refuted, claim: Claim, anchor: Tensor) -> dict[str, Any]
         claim.metric, witness.index, anchor, witness.reference, witness.output, witness.excess
     )
     return {**witness_document(refuted), "matters": list(how.outputs), "in_words": how.words}
+
+
+def _html(picture: str, text: str, *charts: str) -> str:
+    """What a notebook shows: pictures around a text."""
+    words = f'<pre style="white-space: pre-wrap">{escape(text)}</pre>'
+    return f"<div>{picture}{words}{''.join(charts)}</div>"

@@ -6,16 +6,8 @@ import math
 from itertools import pairwise
 
 from provable_circuits.drawing.diagram import Diagram
-from provable_circuits.drawing.layout import (
-    HEADING,
-    LABEL,
-    MARGIN,
-    NOTE,
-    TITLE,
-    Panel,
-    Route,
-    arrange,
-)
+from provable_circuits.drawing.layout import MARGIN, TITLE, Route, arrange
+from provable_circuits.drawing.panels import HEADING, LABEL, NOTE, Panel, Spot
 from provable_circuits.drawing.scene import Box, Group, Item, Path, Point, Scene, Text
 
 CORNER = 8.0
@@ -32,19 +24,21 @@ def scene_of(diagram: Diagram) -> Scene:
     items += [item for panel in layout.panels for item in _panel(panel)]
     items += [Path(route.edges, "edge") for route in layout.routes if route.edges]
     items += [item for route in layout.routes if route.way for item in _way(route)]
-    for panel in layout.panels:
-        for node, label, box in panel.nodes:
-            kind = node.status.replace(" ", "-")
-            text = Text(*box.middle, label, f"label {kind}", LABEL)
-            title = f"{node.name}: {diagram.words(node.status)}"
-            parts = (_shape(box, node.status), text)
-            items.append(Group(f"component {kind}", parts, title, node.name))
-    for status, words, box in layout.keys:
-        text = Text(box.right + 8, box.middle[1], words, "note", NOTE, "start")
-        items.append(Group("key", (_key(box, status), text)))
+    items += [_component(spot, diagram) for panel in layout.panels for spot in panel.spots]
+    for key in layout.keys:
+        text = Text(key.box.right + 8, key.box.middle[1], key.words, "note", NOTE, "start")
+        items.append(Group("key", (_key(key.box, key.status), text)))
     return Scene(
         layout.width, layout.height, diagram.title, diagram.description, tuple(items), "circuit"
     )
+
+
+def _component(spot: Spot, diagram: Diagram) -> Group:
+    node = spot.node
+    kind = node.status.replace(" ", "-")
+    label = Text(*spot.box.middle, spot.label, f"label {kind}", LABEL)
+    title = f"{node.name}: {diagram.words(node.status)}"
+    return Group(f"component {kind}", (_shape(spot.box, node.status), label), title, node.name)
 
 
 def _shape(box: Box, status: str) -> Box | Path:
@@ -76,7 +70,7 @@ def _key(box: Box, status: str) -> Box | Path:
 def _panel(panel: Panel) -> list[Item]:
     box = panel.box
     middle = box.middle[0]
-    if not panel.nodes:
+    if not panel.spots:
         return [box, Text(*box.middle, panel.heading, "heading", HEADING)]
     return [
         box,
@@ -94,9 +88,10 @@ def _band(route: Route) -> list[Item]:
 
 def _way(route: Route) -> list[Item]:
     """A line with round corners, and an arrow at its end."""
-    x, y = route.way[-1]
-    arrow = ((x, y + 1), (x - 4, y + 9), (x + 4, y + 9))
-    stroke = _rounded((*route.way[:-1], (x, y + 8)))
+    (_, before), (x, y) = route.way[-2:]
+    back = 1.0 if before > y else -1.0
+    arrow = ((x, y + back), (x - 4, y + 9 * back), (x + 4, y + 9 * back))
+    stroke = _rounded((*route.way[:-1], (x, y + 8 * back)))
     role = "arc dashed" if route.link.dashed else "arc"
     return [Path((stroke,), role), Path((arrow,), "arrow", closed=True)]
 

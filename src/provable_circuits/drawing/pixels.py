@@ -46,21 +46,31 @@ def data_uri(file: bytes) -> str:
     return f"data:image/png;base64,{base64.b64encode(file).decode('ascii')}"
 
 
-def image_pixels(values: ArrayLike) -> Pixels | None:
+def image_pixels(values: ArrayLike, ends: tuple[float, float] | None = None) -> Pixels | None:
     """An input of a network as an image; None if it is none.
 
     Args:
         values: [height, width], [channels, height, width] with one or three channels, or a flat
-            square of at least 8 by 8. The least value becomes 0 and the greatest 255, unless all
-            are within 0 and 1: those are shown as they are.
+            square of at least 8 by 8.
+        ends: the values that become black and white; see ``image_ends``, of which these are the
+            own by default.
     """
     image = as_image(values)
     if image is None:
         return None
-    low, high = float(image.min()), float(image.max())
-    if low >= 0 and high <= 1:
-        low, high = 0.0, 1.0
-    return np.rint((image - low) / ((high - low) or 1.0) * 255).astype(np.uint8)
+    low, high = image_ends(image) if ends is None else ends
+    shares = np.clip((image - low) / ((high - low) or 1.0), 0, 1)
+    return np.rint(shares * 255).astype(np.uint8)
+
+
+def image_ends(*images: ArrayLike) -> tuple[float, float]:
+    """What black and white stand for in images that are to be compared.
+
+    Zero and one if all values are within, else the least and the greatest.
+    """
+    low = min(float(np.min(image)) for image in images)
+    high = max(float(np.max(image)) for image in images)
+    return (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
 
 
 def difference_pixels(values: ArrayLike) -> Pixels | None:

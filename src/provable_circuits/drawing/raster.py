@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from provable_circuits.drawing.diagram import Diagram
 from provable_circuits.drawing.picture import scene_of
 from provable_circuits.drawing.scene import Box, Group, Item, Path, Picture, Point, Scene, Text
 from provable_circuits.drawing.style import LIGHT, LOOKS
+from provable_circuits.drawing.text import writable
 from provable_circuits.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -37,7 +39,10 @@ def raster(picture: Diagram | Scene, scale: float = 2.0) -> bytes:
     _draw(axes, scene.items)
     axes.set(xlim=(0, scene.width), ylim=(scene.height, 0))
     file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=POINTS * scale, metadata={"Title": scene.title})
+    with warnings.catch_warnings():
+        # A character that the font lacks becomes an empty box, which says it well enough.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(file, format="png", dpi=POINTS * scale)
     return file.getvalue()
 
 
@@ -86,7 +91,7 @@ def _write(axes: Axes, text: Text) -> None:
     axes.text(
         text.x,
         text.y,
-        text.text,
+        " ".join(writable(text.text).split()),
         color=LIGHT[look.fill or "ink"],
         fontsize=text.size,
         fontweight="bold" if look.bold else "normal",

@@ -6,7 +6,6 @@ they hold by default, in light and in dark.
 
 from __future__ import annotations
 
-import re
 from xml.sax.saxutils import escape, quoteattr
 
 from provable_circuits.drawing.diagram import Diagram
@@ -14,9 +13,7 @@ from provable_circuits.drawing.picture import scene_of
 from provable_circuits.drawing.pixels import data_uri, png
 from provable_circuits.drawing.scene import Box, Group, Item, Path, Picture, Scene, Text
 from provable_circuits.drawing.style import ROOT, stylesheet
-
-_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML cannot hold, not even escaped."""
+from provable_circuits.drawing.text import writable
 
 
 def svg(picture: Diagram | Scene, *, interactive: bool = False) -> str:
@@ -113,8 +110,8 @@ def _number(value: float) -> str:
 
 
 def _escaped(text: str) -> str:
-    return escape(_NOT_XML.sub("�", text))
+    return escape(writable(text))
 
 
 def _quoted(text: str) -> str:
-    return quoteattr(_NOT_XML.sub("�", text))
+    return quoteattr(writable(text))

@@ -10,11 +10,11 @@ from typing import Any
 from markupsafe import Markup
 
 from provable_circuits.discover.guarantees import HOLDS
+from provable_circuits.discover.pictures import size_chart, verdict_chart
 from provable_circuits.discover.run import Run
 from provable_circuits.drawing.svg import svg
 from provable_circuits.report.comparison import Comparison
 from provable_circuits.report.page.pictures import Gallery, Moved
-from provable_circuits.report.page.plots import search_plots
 from provable_circuits.report.page.words import (
     MEANINGS,
     STAGES,
@@ -297,7 +297,7 @@ def _run_view(run: Run, name: str, gallery: Gallery) -> RunView:
         regions=regions,
         inputs=_inputs(run, gallery, len(regions) > 1),
         inputs_left_out=max(len(run.inputs) - MOST_INPUTS, 0),
-        plots=tuple(Markup(plot) for plot in search_plots(run)),
+        plots=(Markup(svg(size_chart(document))), Markup(svg(verdict_chart(document)))),
         verdicts=tuple(sorted(queries["by_verdict"].items())),
         stages=tuple(
             (stage, STAGES.get(stage, ""), count)
