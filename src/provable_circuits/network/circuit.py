@@ -13,6 +13,7 @@ from torch import Tensor
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.components import Component, Components
 from provable_circuits.network.execution import Patch, run_circuits
+from provable_circuits.network.graph import Graph
 
 FORMAT = "provable-circuits/circuit"
 
@@ -107,6 +108,23 @@ class Circuit:
     ) -> Tensor:
         """What the circuit computes for a batch, the rest patched (with zero by default)."""
         return run_circuits(self.components, [self], x, patch, dtype)[0]
+
+    def to_graph(self, patch: Patch | Mapping[str, Tensor] | None = None) -> Graph:
+        """The circuit as a network of its own: removed components are cut out of the weights.
+
+        It computes what ``run`` computes with the same patch, to rounding, from the same input to
+        the same output. Go on from there with ``Graph.to_onnx`` or ``Graph.to_torch``.
+
+        Args:
+            patch: what removed components output: ``Zero()`` (the default), ``Mean(data)``,
+                ``Constant(value)``, or values by the name of each site's tensor.
+
+        Raises:
+            ArgumentError: the patching gives no single value (``Reachable``, ``IntervalHull``).
+        """
+        from provable_circuits.network.pruning import prune
+
+        return prune(self, patch)
 
     def to_json(self) -> str:
         """One JSON document: the components kept, of how many, and of which network."""
