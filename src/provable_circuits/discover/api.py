@@ -133,6 +133,8 @@ def discover(
         "algorithm": algorithm,
         "method": method,
         "granularity": granularity if isinstance(granularity, str) else repr(granularity),
+        "outputs": outputs,
+        "shortcuts": shortcuts,
         "order": order if isinstance(order, str) else list(order),
         "t_max": t_max if algorithm == "blocking-sets" else None,
         "local_check": local_check,
