@@ -209,7 +209,8 @@ def _write_module(graph: pc.Graph, path: Path) -> None:
     try:
         torch.export.save(program, path)
     except (OSError, RuntimeError) as error:
-        raise ModelFileError(f"The file '{path}' cannot be written: {error}.") from None
+        reason = str(error).rstrip(".")
+        raise ModelFileError(f"The file '{path}' cannot be written: {reason}.") from None
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -71,7 +71,9 @@ class Found:
         try:
             inputs = data.read(graph, means=asked.patching == "mean")
         except DataError as error:
-            raise DataError(f"The run's data cannot be read again: {error}") from None
+            raise DataError(
+                f"The run's data cannot be read again; say with --data where it is. {error}"
+            ) from None
         if inputs.digest != (self.settings or {}).get("data_digest"):
             raise DataError(
                 f"The data '{data.data}' is not what the run was made with: name that with --data."
