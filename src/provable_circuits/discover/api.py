@@ -131,6 +131,8 @@ def discover(
         "algorithm": algorithm if isinstance(algorithm, str) else _name(algorithm),
         "method": method,
         "granularity": granularity if isinstance(granularity, str) else repr(granularity),
+        "outputs": outputs,
+        "shortcuts": shortcuts,
         "order": order if isinstance(order, str) else list(order),
         "t_max": t_max if algorithm == "blocking-sets" else None,
         "local_check": local_check,

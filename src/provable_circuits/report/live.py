@@ -7,6 +7,7 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.status import Status
+from rich.text import Text
 
 from provable_circuits.progress import Progress
 
@@ -41,7 +42,7 @@ class LiveLine:
     def __call__(self, progress: Progress) -> None:
         """Show where a search stands."""
         if self._status is not None:
-            self._status.update(progress_text(progress))
+            self._status.update(Text(progress_text(progress)))
         elif not self.quiet and time.monotonic() - self._last >= EVERY:
             self._last = time.monotonic()
             self.console.print(progress_text(progress), markup=False, soft_wrap=True)
