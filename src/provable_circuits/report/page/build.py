@@ -39,7 +39,7 @@ def report_page(shown: Run | Comparison, name: str = "run") -> str:
     environment.filters["number"] = _number
     view = view_of(shown, name)
     style, bare, script = (_own_file(file) for file in ("page.css", "bare.css", "page.js"))
-    drawings = [view.drawing, *(plot for run in view.runs for plot in run.plots)]
+    drawings = [view.drawing.picture, *(plot for run in view.runs for plot in run.plots)]
     styles = [style, bare, *(text for drawing in drawings for text in _styles_in(drawing))]
     return environment.get_template("page.html").render(
         view=view,

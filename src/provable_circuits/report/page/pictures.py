@@ -14,6 +14,7 @@ from provable_circuits.drawing.pixels import (
     as_image,
     data_uri,
     difference_pixels,
+    image_ends,
     image_pixels,
     png,
 )
@@ -52,11 +53,7 @@ class Gallery:
     def __init__(self, run: Run, share: float = 1.0) -> None:
         self.run = run
         arrays = [run.inputs, *(a for a in run.witnesses.values() if a.shape == self._shape)]
-        pixels = [run.pixels(values) for values in arrays]
-        self._low = min(float(values.min()) for values in pixels)
-        self._high = max(float(values.max()) for values in pixels)
-        if self._low >= 0 and self._high <= 1:
-            self._low, self._high = 0.0, 1.0
+        self._ends = image_ends(*(run.pixels(values) for values in arrays))
         numbers = int(run.inputs.size + 3 * len(arrays) * np.prod(self._shape))
         self.step = 1
         while numbers / self.step**2 > BUDGET * share:
@@ -73,9 +70,7 @@ class Gallery:
 
     def image(self, values: Array) -> str | None:
         """An input as the address of a picture; None if it is none."""
-        width = self._high - self._low
-        shown = (self.run.pixels(values) - self._low) / (width or 1.0)
-        return _address(image_pixels(np.clip(shown, 0, 1)), self.step)
+        return _address(image_pixels(self.run.pixels(values), self._ends), self.step)
 
     def difference(self, clean: Array, perturbed: Array) -> str | None:
         """What a witness changed, as the address of a heat map; None if inputs are no pictures."""

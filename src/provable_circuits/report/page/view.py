@@ -12,6 +12,7 @@ from markupsafe import Markup
 from provable_circuits.discover.guarantees import HOLDS
 from provable_circuits.discover.pictures import size_chart, verdict_chart
 from provable_circuits.discover.run import Run
+from provable_circuits.drawing.picture import scene_of
 from provable_circuits.drawing.svg import svg
 from provable_circuits.report.comparison import Comparison
 from provable_circuits.report.page.pictures import Gallery, Moved
@@ -29,6 +30,9 @@ from provable_circuits.report.page.words import (
 
 MOST_OUTPUTS = 12
 """Outputs of a witness that are listed; of more, those that matter and those that differ most."""
+
+WIDE = 720
+"""Drawings wider than this, in pixels, have the page's whole width."""
 
 MOST_INPUTS = 60
 """Inputs that are shown."""
@@ -72,6 +76,7 @@ class WitnessView:
 
     Attributes:
         input: the number of its input, from 1.
+        words: how it breaks the claim.
         pictures: the clean input, the perturbed input, their difference, and more; may be empty.
         moves: the values that moved most, where inputs are no pictures.
         furthest: how far a value moved at most.
@@ -82,6 +87,7 @@ class WitnessView:
     """
 
     input: int
+    words: str
     pictures: tuple[Picture, ...]
     moves: tuple[Moved, ...]
     furthest: float
@@ -148,12 +154,25 @@ class RunView:
 
 
 @dataclass(frozen=True, slots=True)
+class Drawing:
+    """The drawing of the circuit, and how wide it is in pixels at its natural size."""
+
+    picture: Markup
+    width: int
+
+    @property
+    def wide(self) -> bool:
+        """Whether nothing else fits beside it."""
+        return self.width > WIDE
+
+
+@dataclass(frozen=True, slots=True)
 class PageView:
     """The whole page."""
 
     title: str
     lead: str
-    drawing: Markup
+    drawing: Drawing
     runs: tuple[RunView, ...]
     components: tuple[ComponentView, ...]
     shares: tuple[tuple[str, tuple[str, ...]], ...]
@@ -184,10 +203,11 @@ def view_of(shown: Run | Comparison, name: str) -> PageView:
             (f"Only in {names[1]}", shown.second_only),
         )
     galleries = [Gallery(run, 1 / len(runs)) for run in runs]
+    scene = scene_of(shown.diagram)
     return PageView(
         title=title,
         lead=words,
-        drawing=Markup(svg(shown.diagram, interactive=True)),
+        drawing=Drawing(Markup(svg(scene, interactive=True)), round(scene.width)),
         runs=tuple(map(_run_view, runs, names, galleries)),
         components=tuple(
             ComponentView(
@@ -231,6 +251,7 @@ def _witness(run: Run, component: str, gallery: Gallery) -> WitnessView | None:
     rows = _outputs(told, run.outputs[told["input"]].tolist())
     return WitnessView(
         input=number,
+        words=told["in_words"],
         pictures=tuple(pictures),
         moves=() if pictures else tuple(gallery.moves(clean, perturbed)),
         furthest=furthest,
