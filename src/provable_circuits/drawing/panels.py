@@ -23,7 +23,7 @@ NODE_HEIGHT, NODE_LEAST, NODE_MOST, NODE_GAP = 24.0, 30.0, 96.0, 7.0
 HEADING_MOST = 140.0
 """Names of layers may be so long, even if the components need less."""
 
-HEAD, PADDING, CORNER = 36.0, 12.0, 10.0
+HEAD, PADDING, CORNER = 38.0, 12.0, 10.0
 """Room for the text at the top, room around the components, and the radius of the corners."""
 
 

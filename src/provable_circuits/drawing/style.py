@@ -123,17 +123,26 @@ LOOKS: Mapping[str, Look] = MappingProxyType(
 
 
 def stylesheet(roles: set[str], *, interactive: bool = False) -> str:
-    """The style of some roles as CSS: light, and dark where the reader prefers that."""
+    """The style of some roles as CSS: light, and dark where the reader prefers that.
+
+    Args:
+        roles: what occurs in the picture.
+        interactive: components are marked while they are pointed at or have the keyboard's focus.
+    """
     used = {role: look for role, look in LOOKS.items() if role in roles}
     rules = [f".{ROOT} text {{ font-family: {FONT}; }}"]
     rules += [_rule(role, _colours(look, LIGHT) + _lines(look)) for role, look in used.items()]
+    dark = [_rule(role, _colours(look, DARK)) for role, look in used.items()]
     if interactive:
         rules.append(f".{ROOT} .component {{ cursor: pointer; outline: none; }}")
-        pointed = ", ".join(f".{ROOT} .component:{how} .shape" for how in ("hover", "focus"))
-        rules.append(f"{pointed} {{ stroke: {LIGHT['focus']}; stroke-width: 3; }}")
-    rules.append("@media (prefers-color-scheme: dark) {")
-    rules += [_rule(role, _colours(look, DARK)) for role, look in used.items()]
-    return "\n".join([*rules, "}"])
+        rules.append(_pointed(LIGHT))
+        dark.append(_pointed(DARK))
+    return "\n".join([*rules, "@media (prefers-color-scheme: dark) {", *dark, "}"])
+
+
+def _pointed(palette: Mapping[str, str]) -> str:
+    selectors = ", ".join(f".{ROOT} .component:{how} .shape" for how in ("hover", "focus"))
+    return f"{selectors} {{ stroke: {palette['focus']}; stroke-width: 3; }}"
 
 
 def _rule(role: str, settings: list[str]) -> str:

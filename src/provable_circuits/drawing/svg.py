@@ -1,7 +1,7 @@
 """Pictures as SVG text: one stand-alone file each, that scales, and explains itself in words.
 
-Colours are given by classes, so that a page can restyle a picture; inside ``.ROOT`` of ``style``
-they hold by default, in light and in dark.
+Shapes have classes rather than colours of their own, so that a page can restyle a picture. The
+style that comes with each holds inside pictures alone, in light and in dark.
 """
 
 from __future__ import annotations
