@@ -22,16 +22,16 @@ IMAGES = Path(__file__).parent / "images"
 WIDTH, HEIGHT = 1280, 1400
 
 
-def digits_run(method: str, algorithm: str) -> pc.Run:
+def digits_run(method: str) -> pc.Run:
     """What is enough of the network for digits to read three sevens."""
     graph, digits = mnist_network(), load_digits()
     images = digits.images[digits.labels == 7][:3]
     claim = pc.Claim(
-        inputs=[pc.Ball(image, eps=0.01, clip=(0, 1)) for image in images],
+        inputs=[pc.Ball(image, eps=0.03, clip=(0, 1)) for image in images],
         patching=pc.Zero(),
         metric=pc.LogitDifference(tolerance=2.0),
     )
-    return pc.discover(graph, claim, method=method, algorithm=algorithm).record()
+    return pc.discover(graph, claim, method=method, algorithm="exhaustive").record()
 
 
 def photograph(pages: dict[str, tuple[str, bool]]) -> None:
@@ -59,7 +59,7 @@ def photograph(pages: dict[str, tuple[str, bool]]) -> None:
 
 def main() -> None:
     """Take every picture."""
-    proved, sampled = digits_run("proof", "exhaustive"), digits_run("sampling", "greedy")
+    proved, sampled = digits_run("proof"), digits_run("sampling")
     compared = report_page(Comparison(proved, sampled, ("proved", "sampled")))
     photograph({"report": (report_page(proved), False), "comparison": (compared, True)})
 
