@@ -1,13 +1,13 @@
-"""The pictures of the documentation, made by the software: run the tutorial, keep what it wrote.
+"""Makes the pictures of the documentation again: ``make pictures``.
 
-    make pictures
-
-A picture of the report page takes a browser, Debian's ``chromium``.
+Drawings are what the tutorial writes when it is run. Pictures of pages need chromium and
+chromium-driver (Debian's packages) besides the extra ``test``.
 """
 
 from __future__ import annotations
 
-import os
+import base64
+import contextlib
 import re
 import shutil
 import subprocess
@@ -16,48 +16,83 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-PICTURES = HERE / "pictures"
-DRAWN = ("circuit.svg", "compared.svg", "witness.svg")
-"""Files that the tutorial itself writes."""
-REPORT = "report.png"
-WIDTH, HEIGHT = 1200, 1500
+from selenium import webdriver
+
+import provable_circuits as pc
+from provable_circuits.report.comparison import Comparison
+from provable_circuits.report.page.build import report_page
+from provable_circuits.zoo.digits import load_digits
+from provable_circuits.zoo.mnist import mnist_network
+
+DOCS = Path(__file__).resolve().parent
+IMAGES = DOCS / "images"
+DRAWINGS = ("circuit.svg", "compared.svg", "witness.svg")
+"""Files that the tutorial writes."""
+PAGES = ("tutorial.png", "report.png", "comparison.png")
+WIDTH, HEIGHT = 1280, 1400
+
+
+def run_tutorial(folder: Path) -> None:
+    """Run the tutorial's Python and its commands in a folder, from top to bottom."""
+    page = (DOCS / "tutorial.md").read_text()
+    namespace: dict[str, Any] = {"__name__": "tutorial"}
+    with contextlib.chdir(folder):
+        for language, text in re.findall(r"^```(python|console)\n(.*?)^```$", page, re.M | re.S):
+            if language == "python":
+                exec(compile(text, "tutorial.md", "exec", dont_inherit=True), namespace)
+                continue
+            for words in re.findall(r"^\$ provable-circuits (.*)$", text, re.M):
+                command = [sys.executable, "-m", "provable_circuits.cli", *words.split()]
+                subprocess.run(command, check=True)
+
+
+def digits_run(method: str) -> pc.Run:
+    """What is enough of the network for digits to read three sevens."""
+    graph, digits = mnist_network(), load_digits()
+    images = digits.images[digits.labels == 7][:3]
+    claim = pc.Claim(
+        inputs=[pc.Ball(image, eps=0.03, clip=(0, 1)) for image in images],
+        patching=pc.Zero(),
+        metric=pc.LogitDifference(tolerance=2.0),
+    )
+    return pc.discover(graph, claim, method=method, algorithm="exhaustive").record()
+
+
+def photograph(pages: dict[str, tuple[str, bool]]) -> None:
+    """Write the upper part of each page as an image, in light or in dark."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"):
+        options.add_argument(argument)
+    driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
+    size = {"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False}
+    try:
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        for name, (page, dark) in pages.items():
+            scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+            driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+            with tempfile.TemporaryDirectory() as folder:
+                file = Path(folder) / "page.html"
+                file.write_text(page, encoding="utf-8")
+                driver.get(file.as_uri())
+                taken = driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
+            (IMAGES / name).write_bytes(base64.b64decode(taken["data"]))
+    finally:
+        driver.quit()
 
 
 def main() -> None:
-    """Run the tutorial in an empty folder and copy its pictures."""
-    PICTURES.mkdir(exist_ok=True)
+    """Make every picture."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        os.chdir(folder)
-        run_tutorial((HERE / "tutorial.md").read_text())
-        for picture in DRAWN:
-            shutil.copyfile(folder / picture, PICTURES / picture)
-        photograph(folder / "run" / "report.html", PICTURES / REPORT)
-
-
-def run_tutorial(page: str) -> None:
-    """Run the blocks of Python and the commands of a page, from top to bottom."""
-    namespace: dict[str, Any] = {"__name__": "tutorial"}
-    for language, text in re.findall(r"^```(python|console)\n(.*?)^```$", page, re.M | re.S):
-        if language == "python":
-            exec(compile(text, "tutorial.md", "exec", dont_inherit=True), namespace)
-        else:
-            for command in re.findall(r"^\$ provable-circuits (.*)$", text, re.M):
-                words = command.split()
-                subprocess.run([sys.executable, "-m", "provable_circuits.cli", *words], check=True)
-
-
-def photograph(page: Path, picture: Path) -> None:
-    """A picture of the top of a page, as a browser shows it."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser")
-    if browser is None:
-        raise SystemExit("A picture of the report page takes a browser: install chromium.")
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
-    size = f"--window-size={WIDTH},{HEIGHT}"
-    target = f"--screenshot={picture}"
-    command = [browser, *options, size, target, page.as_uri()]
-    subprocess.run(command, check=True, capture_output=True)
+        run_tutorial(folder)
+        for drawing in DRAWINGS:
+            shutil.copyfile(folder / drawing, IMAGES / drawing)
+        tutorial = (folder / "run" / "report.html").read_text(encoding="utf-8")
+    proved, sampled = digits_run("proof"), digits_run("sampling")
+    compared = report_page(Comparison(proved, sampled, ("proved", "sampled")))
+    shown = ((tutorial, False), (report_page(proved), False), (compared, True))
+    photograph(dict(zip(PAGES, shown, strict=True)))
 
 
 if __name__ == "__main__":

@@ -163,6 +163,14 @@ def _results(config: MkDocsConfig) -> list[Any]:
     return list(section)
 
 
+def test_every_picture_is_made_by_the_script() -> None:
+    script = ast.parse((DOCS / "pictures.py").read_text())
+    words = {node.value for node in ast.walk(script) if isinstance(node, ast.Constant)}
+    pictures = {path.name for path in DOCS.rglob("*") if path.suffix in {".svg", ".png", ".jpg"}}
+    assert pictures
+    assert pictures <= words
+
+
 # --- the glossary --------------------------------------------------------------------------------
 
 GLOSSARY = (DOCS / "glossary.md").read_text()

@@ -91,13 +91,13 @@ ANCHOR = torch.tensor([[1.0, 5.5, 2.0], [3.0, 1.0, 0.0]])
             pc.WinnerMargin(0.5),
             "the network's winner keeps at least 0.5 of its lead over the runner-up",
             (1, 2),
-            "output 1 leads output 2 by -0.5 in the circuit, where at least 1.75 is asked",
+            "output 1 falls behind output 2 by 0.5 in the circuit, where a lead of 1.75 is asked",
         ),
         (
             pc.WinnerMargin(0.5, against="all"),
             "the network's winner keeps at least 0.5 of its lead over every other output",
             (1, 0),
-            "output 1 leads output 0 by -2 in the circuit, where at least 1.75 is asked",
+            "output 1 falls behind output 0 by 2 in the circuit, where a lead of 1.75 is asked",
         ),
         (
             pc.Norm(1.0),

@@ -142,17 +142,38 @@ def test_branches_that_are_read_once_are_all_connected() -> None:
     pair = net.add("pair", *branches[:2])
     joined = net.builder.add("joined", Concat(0), pair, branches[2])
     found = links(net.components(joined))
-    assert {pair for pair in found if pair[1] == "output"} == {
-        ("a", "output"),
-        ("bb", "output"),
-        ("ccc", "output"),
+    assert set(found) == {("input", name) for name in ("a", "bb", "ccc")} | {
+        (name, "output") for name in ("a", "bb", "ccc")
     }
+    assert not any(found.values()), "side by side, with no longer way beside any"
 
 
 def test_layers_without_components_are_passed() -> None:
     graph = dense(2, 3, 3, 2)
     components = graph.components("neuron", outputs=False)
     assert ("fc2", "output") in links(components)
+
+
+def test_a_layer_that_reads_a_constant_has_no_connection_to_the_input() -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", (2,))
+    fixed = builder.constant("fixed", torch.ones(2))
+    a = builder.add("a", Linear(torch.ones(2, 2)), fixed, layer="a")
+    b = builder.add("b", Linear(2 * torch.ones(2, 2)), x, layer="b")
+    graph = builder.build([builder.add("sum", Add(), a, b)])
+    assert links(graph.components("neuron", outputs=True)) == {
+        ("input", "b"): False,
+        ("b", "output"): False,
+        ("a", "output"): False,
+    }
+
+
+def test_an_output_that_is_constant_has_no_connection() -> None:
+    builder = GraphBuilder()
+    builder.add("fc", Linear(torch.eye(2)), builder.input("x", (2,)), layer="fc")
+    outputs = ["fc", builder.constant("fixed", torch.ones(2))]
+    components = builder.build(outputs).components("neuron", outputs=True)
+    assert links(components) == {("input", "fc"): False, ("fc", "output"): False}
 
 
 @pytest.fixture

@@ -216,12 +216,25 @@ def test_nothing_is_wider_than_the_window(
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("name", ["one", "two", "vectors"])
+@pytest.mark.parametrize(
+    ("name", "width"), [("one", 1280), ("one", 320), ("two", 1280), ("vectors", 320)]
+)
 def test_an_automated_check_finds_no_barrier(
-    browser: Browser, pages: dict[str, Path], name: str, dark: bool
+    browser: Browser, pages: dict[str, Path], name: str, width: int, dark: bool
 ) -> None:
-    browser.open(pages[name], dark=dark)
+    browser.open(pages[name], width, dark=dark)
     assert browser.barriers() == []
+
+
+def test_the_automated_check_finds_barriers_where_there_are_some(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    browser.open(pages["vectors"])
+    browser.driver.execute_script(
+        "document.querySelector('main').append(new Image());"
+        "document.querySelector('.lead').style.color = 'lightgrey';"
+    )
+    assert {line.split(":")[0] for line in browser.barriers()} == {"image-alt", "color-contrast"}
 
 
 def test_print_leaves_out_what_paper_cannot_do(browser: Browser, pages: dict[str, Path]) -> None:

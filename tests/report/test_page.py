@@ -87,7 +87,7 @@ def test_the_headline_and_the_claim_are_plain_words() -> None:
     assert headline(run) == "6 of 34 components are provably enough"
     assert lead(run) == (
         "For every input in 3 regions, the output that the network predicts stays within 2 of the "
-        "network's while the 28 others output zero."
+        "network's. Each of the 28 removed components outputs zero."
     )
     sampled = digits("sampling", "greedy")
     assert headline(sampled).endswith("are enough at the points tried")
@@ -149,6 +149,7 @@ def test_bounds_and_assumptions_are_told() -> None:
     found = {"components": ["fc1/3"], "smallest": True, "holds": "assumed", "monotone": "so"}
     assumed = changed(run, minimality=minimality, blocking_set=found)
     assert said(assumed, "Minimal").firmness == PARTLY
+    assert said(assumed, "Minimal").answer == "subset-minimal, if monotone"
     assert "if the predicate is monotone" in said(assumed, "Minimal").words
     assert said(assumed, "Smallest size").answer == "at least 3"
     assert said(assumed, "Blocking set").words == (
@@ -176,7 +177,7 @@ def test_a_witness_shows_the_numbers_of_its_document() -> None:
         np.testing.assert_array_equal(clean, np.rint(x.reshape(28, 28) * 255))
         rose = (z > x).reshape(28, 28)
         assert (difference[rose][:, 0] > difference[rose][:, 2]).all()
-        assert witness.furthest == pytest.approx(0.01)
+        assert witness.pictures[2].caption == "Difference, at most 0.01"
     assert by_name["fc1/0"].witness is None
     assert by_name["fc1/0"].status == "removed, by proof"
 
@@ -221,7 +222,7 @@ def test_normalised_inputs_are_shown_as_pixels() -> None:
     z, same = run.witness(name), normalised.witness(name)
     assert z is not None
     assert same is not None
-    assert Gallery(normalised).image(same) == Gallery(run).image(z)
+    assert Gallery(normalised).image(same, "", "") == Gallery(run).image(z, "", "")
     assert Gallery(normalised).furthest(normalised.inputs[0], normalised.inputs[0]) == 0
 
 
@@ -232,19 +233,39 @@ def test_inputs_beyond_pixels_share_one_scale() -> None:
         inputs=run.inputs * 4 - 2,
         witnesses={name: z * 4 - 2 for name, z in run.witnesses.items()},
     )
-    address = Gallery(shifted).image(shifted.inputs[0])
-    assert address is not None
-    np.testing.assert_array_equal(decoded(address), np.rint(run.inputs[0].reshape(28, 28) * 255))
+    picture = Gallery(shifted).image(shifted.inputs[0], "", "")
+    expected = np.rint(run.inputs[0].reshape(28, 28) * 255)
+    np.testing.assert_array_equal(decoded(picture.address), expected)
+
+
+def test_points_and_patch_inputs_are_shown() -> None:
+    x = torch.linspace(0, 1, 64)
+    graph = network(("first", "last"), 64)
+    claim = pc.Claim(pc.Point(x), pc.Reachable(eps=0.1), pc.LogitDifference(0.05, 1))
+    run = pc.discover(graph, claim).record()
+    assert lead(run).startswith("At this one input, output 1 stays within 0.05 of the network's.")
+    page = report_page(run)
+    assert "The claim is about exactly these inputs." in page
+    view = view_of(run, "points")
+    witness = next(c.reasons[0].witness for c in view.components if c.reasons[0].witness)
+    captions = [picture.caption for picture in witness.pictures]
+    assert captions == ["Clean input", "Patch input", "Difference, at most 0.1"]
+
+
+def test_patch_values_of_intervals_are_told() -> None:
+    graph = network(("first", "last"))
+    x = torch.linspace(0.1, 0.9, 4)
+    claim = pc.Claim(pc.Ball(x, 0.02), pc.IntervalHull(eps=0.1), pc.LogitDifference(0.02, 1))
+    page = report_page(pc.discover(graph, claim).record())
+    assert "Removed components were given values of their intervals" in page
 
 
 def test_very_large_pictures_are_shown_smaller() -> None:
     run = digits()
     large = replace(run, inputs=np.zeros((3, 1, 1000, 1000)), witnesses={})
     gallery = Gallery(large)
-    address = gallery.image(large.inputs[0])
-    assert address is not None
     assert gallery.step > 1
-    assert decoded(address).shape[0] < 1000
+    assert decoded(gallery.image(large.inputs[0], "", "").address).shape[0] < 1000
 
 
 def test_vectors_are_listed_by_how_far_they_moved() -> None:
@@ -253,7 +274,7 @@ def test_vectors_are_listed_by_how_far_they_moved() -> None:
     z = run.witness(name)
     assert z is not None
     gallery = Gallery(run)
-    assert gallery.image(z) is None
+    assert not gallery.pictures
     moves = gallery.moves(run.inputs[0], z)
     assert len(moves) == 4
     sizes = [abs(move.difference) for move in moves]

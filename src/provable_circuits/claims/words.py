@@ -33,6 +33,9 @@ from provable_circuits.claims.patching import (
     Zero,
 )
 
+POINT = "the input itself, and no other"
+"""Where an input ranges that does not move."""
+
 NORMS = {1.0: "the 1-norm", 2.0: "the 2-norm", math.inf: "the maximum norm"}
 
 
@@ -41,7 +44,7 @@ def domain_words(domain: Domain) -> str:
     if isinstance(domain, Ball):
         return _ball_words(domain)
     if isinstance(domain, Point):
-        return "the input itself, and no other"
+        return POINT
     if isinstance(domain, Box):
         widest = float((domain.upper - domain.lower).max())
         return f"every value ranges between two ends of its own, at most {widest:.4g} apart"
@@ -182,10 +185,11 @@ def _overtaken(metric: WinnerMargin, anchor: Tensor, output: Tensor) -> Broken:
         others[winner] = -math.inf
         rival = int(others.argmax())
     lead = float(output[winner] - output[rival])
+    how = "leads" if lead >= 0 else "falls behind"
     return Broken(
         (winner, rival),
-        f"output {winner} leads output {rival} by {lead:.4g} in the circuit, "
-        f"where at least {wanted:.4g} is asked",
+        f"output {winner} {how} output {rival} by {abs(lead):.4g} in the circuit, "
+        f"where a lead of {wanted:.4g} is asked",
     )
 
 

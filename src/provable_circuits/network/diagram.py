@@ -1,11 +1,11 @@
 """A circuit as a diagram: its layers in a row, and how they are connected.
 
 Connections are read from the graph. A layer reads a tensor; that is linked to the layers whose
-outputs reach it without passing through another layer that has components. Where two ways meet, by
-an addition, say, the later of the two layers is the way's own, and the other joins it by a residual
-connection. A tensor that is read more than once is a stream, and what is read from it further on
-comes from the layer that wrote to it last: so each block of a residual network has one connection
-around it, rather than one from every block before.
+outputs reach it without passing through another layer that has components. A link is a residual
+connection if there is a longer way beside it, through other layers. A tensor that is read more than
+once is a stream, and what is read from it further on comes from the layer that wrote to it last: so
+each block of a residual network has one connection around it, rather than one from every block
+before.
 """
 
 from __future__ import annotations
@@ -81,6 +81,11 @@ class _Trail:
     joined: frozenset[int] = frozenset()
     shared: bool = False
 
+    @property
+    def columns(self) -> frozenset[int]:
+        """All of them."""
+        return self.joined | {self.latest}
+
 
 def _links(components: Components) -> tuple[Link, ...]:
     """The connections between the input (column 0), the layers and the output (the last)."""
@@ -92,20 +97,18 @@ def _links(components: Components) -> tuple[Link, ...]:
     pairs: set[tuple[int, int]] = set()
     for node in graph.nodes:
         sources = [trails[name] for name in node.inputs if name in trails]
-        if not sources:
-            continue
-        trail = _joined(sources, beside, len(graph.consumers[node.name]) > 1)
         column = columns.get(node.name)
+        if sources:
+            trail = _joined(sources, beside, len(graph.consumers[node.name]) > 1)
+            if column is not None:
+                pairs |= {(source, column) for source in trail.columns}
+            trails[node.name] = trail
         if column is not None:
-            pairs |= {(source, column) for source in (trail.latest, *trail.joined)}
-            trail = _Trail(column)
-        trails[node.name] = trail
+            trails[node.name] = _Trail(column)
     for name in graph.outputs:
-        trail = trails[name]
-        pairs |= {(source, last) for source in (trail.latest, *trail.joined)}
-    return tuple(
-        Link(source, target, _residual(source, target, beside)) for source, target in sorted(pairs)
-    )
+        if name in trails:  # else it is a constant
+            pairs |= {(source, last) for source in trails[name].columns}
+    return tuple(Link(*pair, dashed=_residual(pair, pairs, beside)) for pair in sorted(pairs))
 
 
 def _joined(sources: Sequence[_Trail], beside: set[int], shared: bool) -> _Trail:
@@ -119,7 +122,13 @@ def _joined(sources: Sequence[_Trail], beside: set[int], shared: bool) -> _Trail
     return _Trail(latest, frozenset(joined), shared or (alone and sources[0].shared))
 
 
-def _residual(source: int, target: int, beside: set[int]) -> bool:
-    """Whether a connection goes around a layer, or by a layer that does so itself."""
-    passed = set(range(source + 1, target)) - beside
-    return bool(passed) or source in beside or target in beside
+def _residual(pair: tuple[int, int], pairs: set[tuple[int, int]], beside: set[int]) -> bool:
+    """Whether other layers lead from the one to the other too, or one of the two is a shortcut."""
+    if beside & set(pair):
+        return True
+    source, target = pair
+    reached = {source}
+    for start, end in sorted(pairs - {pair}):
+        if start in reached:
+            reached.add(end)
+    return target in reached

@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from provable_circuits.discover.run import Run
 from provable_circuits.report.comparison import Comparison
+from provable_circuits.report.page.pictures import number
 from provable_circuits.report.page.view import view_of
 
 HERE = "provable_circuits.report.page"
@@ -36,10 +37,10 @@ def report_page(shown: Run | Comparison, name: str = "run") -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["number"] = _number
+    environment.filters["number"] = number
     view = view_of(shown, name)
     style, bare, script = (_own_file(file) for file in ("page.css", "bare.css", "page.js"))
-    drawings = [view.drawing, *(plot for run in view.runs for plot in run.plots)]
+    drawings = [view.drawing.picture, *(plot for run in view.runs for plot in run.plots)]
     styles = [style, bare, *(text for drawing in drawings for text in _styles_in(drawing))]
     return environment.get_template("page.html").render(
         view=view,
@@ -71,8 +72,3 @@ def _digest(text: str) -> str:
 def _styles_in(drawing: str) -> list[str]:
     """The style sheets inside a drawing, as a browser reads them."""
     return [html.unescape(text) for text in re.findall(r"<style>(.*?)</style>", drawing, re.DOTALL)]
-
-
-def _number(value: float) -> str:
-    """Four significant digits, with a real minus sign."""
-    return f"{value:.4g}".replace("-", "\N{MINUS SIGN}")

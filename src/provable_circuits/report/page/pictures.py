@@ -14,9 +14,12 @@ from provable_circuits.drawing.pixels import (
     as_image,
     data_uri,
     difference_pixels,
+    image_ends,
     image_pixels,
     png,
 )
+from provable_circuits.drawing.scene import Pixels
+from provable_circuits.errors import ArgumentError
 
 Array = NDArray[Any]
 
@@ -25,6 +28,15 @@ BUDGET = 2_000_000
 
 LISTED = 8
 """Values of an input that are listed where it is no picture."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """An image that the page carries in itself: its address, its words, and what is below it."""
+
+    address: str
+    words: str
+    caption: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +64,7 @@ class Gallery:
     def __init__(self, run: Run, share: float = 1.0) -> None:
         self.run = run
         arrays = [run.inputs, *(a for a in run.witnesses.values() if a.shape == self._shape)]
-        pixels = [run.pixels(values) for values in arrays]
-        self._low = min(float(values.min()) for values in pixels)
-        self._high = max(float(values.max()) for values in pixels)
-        if self._low >= 0 and self._high <= 1:
-            self._low, self._high = 0.0, 1.0
+        self._ends = image_ends(*(run.pixels(values) for values in arrays))
         numbers = int(run.inputs.size + 3 * len(arrays) * np.prod(self._shape))
         self.step = 1
         while numbers / self.step**2 > BUDGET * share:
@@ -71,15 +79,18 @@ class Gallery:
         """Whether inputs are pictures."""
         return as_image(self.run.inputs[0]) is not None
 
-    def image(self, values: Array) -> str | None:
-        """An input as the address of a picture; None if it is none."""
-        width = self._high - self._low
-        shown = (self.run.pixels(values) - self._low) / (width or 1.0)
-        return _address(image_pixels(np.clip(shown, 0, 1)), self.step)
+    def image(self, values: Array, words: str, caption: str) -> Picture:
+        """An input as a picture."""
+        return self._picture(image_pixels(self.run.pixels(values), self._ends), words, caption)
 
-    def difference(self, clean: Array, perturbed: Array) -> str | None:
-        """What a witness changed, as the address of a heat map; None if inputs are no pictures."""
-        return _address(difference_pixels(self._moved(clean, perturbed)), self.step)
+    def difference(self, clean: Array, other: Array) -> Picture:
+        """What was changed, as a heat map."""
+        furthest = self.furthest(clean, other)
+        return self._picture(
+            difference_pixels(self._moved(clean, other)),
+            f"What was changed, by at most {furthest:.3g}: blue is less, red is more",
+            f"Difference, at most {furthest:.3g}",
+        )
 
     def furthest(self, clean: Array, perturbed: Array) -> float:
         """How far the value that moved most moved, in the scale of pictures."""
@@ -94,18 +105,24 @@ class Gallery:
             for index in (np.unravel_index(int(i), before.shape) for i in order)
         ]
 
-    def values(self, clean: Array) -> list[Moved]:
-        """The first values of an input."""
-        values = self.run.pixels(clean)
-        places: Iterable[tuple[int, ...]] = list(np.ndindex(values.shape))[:LISTED]
-        return [Moved(_place(p), float(values[p]), float(values[p])) for p in places]
+    def numbers(self, clean: Array) -> str:
+        """The first values of an input, as a text."""
+        values = self.run.pixels(clean).flatten()
+        listed = ", ".join(number(value) for value in values[:LISTED].tolist())
+        return listed if len(values) <= LISTED else f"{listed}, …"
+
+    def _picture(self, pixels: Pixels | None, words: str, caption: str) -> Picture:
+        if pixels is None:
+            raise ArgumentError("Inputs of this run are no pictures.")
+        return Picture(data_uri(png(pixels[:: self.step, :: self.step])), words, caption)
 
     def _moved(self, clean: Array, perturbed: Array) -> Array:
         return np.asarray(self.run.pixels(perturbed) - self.run.pixels(clean))
 
 
-def _address(pixels: NDArray[np.uint8] | None, step: int) -> str | None:
-    return None if pixels is None else data_uri(png(pixels[::step, ::step]))
+def number(value: float) -> str:
+    """Four significant digits, with a real minus sign."""
+    return f"{value:.4g}".replace("-", "\N{MINUS SIGN}")
 
 
 def _place(index: Iterable[Any]) -> str:

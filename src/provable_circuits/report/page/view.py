@@ -12,9 +12,10 @@ from markupsafe import Markup
 from provable_circuits.discover.guarantees import HOLDS
 from provable_circuits.discover.pictures import size_chart, verdict_chart
 from provable_circuits.discover.run import Run
+from provable_circuits.drawing.picture import scene_of
 from provable_circuits.drawing.svg import svg
 from provable_circuits.report.comparison import Comparison
-from provable_circuits.report.page.pictures import Gallery, Moved
+from provable_circuits.report.page.pictures import Array, Gallery, Moved, Picture
 from provable_circuits.report.page.words import (
     MEANINGS,
     STAGES,
@@ -22,6 +23,7 @@ from provable_circuits.report.page.words import (
     comparison_words,
     headline,
     lead,
+    only_points,
     reason,
     settings_of,
     statements,
@@ -30,19 +32,13 @@ from provable_circuits.report.page.words import (
 MOST_OUTPUTS = 12
 """Outputs of a witness that are listed; of more, those that matter and those that differ most."""
 
+WIDE = 720
+"""Drawings wider than this, in pixels, have the page's whole width."""
+
 MOST_INPUTS = 60
 """Inputs that are shown."""
 
 Numbers = Sequence[float]
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """An image that the page carries in itself."""
-
-    address: str
-    words: str
-    caption: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +68,25 @@ class WitnessView:
 
     Attributes:
         input: the number of its input, from 1.
+        words: how it breaks the claim.
         pictures: the clean input, the perturbed input, their difference, and more; may be empty.
         moves: the values that moved most, where inputs are no pictures.
-        furthest: how far a value moved at most.
         outputs: what the network and the circuit say there.
         left_out: how many outputs are not listed.
         excess: by how much the claim is broken, at least.
         stage: what found it.
+        patched: whether removed components were given values of intervals.
     """
 
     input: int
+    words: str
     pictures: tuple[Picture, ...]
     moves: tuple[Moved, ...]
-    furthest: float
     outputs: tuple[OutputRow, ...]
     left_out: int
     excess: float
     stage: str
+    patched: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +120,7 @@ class InputView:
 
     title: str
     picture: Picture | None
-    values: tuple[Moved, ...]
+    numbers: str
     notes: tuple[str, ...]
 
 
@@ -136,6 +134,7 @@ class RunView:
     statements: tuple[Statement, ...]
     notions: tuple[tuple[str, str, str], ...]
     regions: tuple[str, ...]
+    only_points: bool
     inputs: tuple[InputView, ...]
     inputs_left_out: int
     plots: tuple[Markup, ...]
@@ -148,12 +147,25 @@ class RunView:
 
 
 @dataclass(frozen=True, slots=True)
+class Drawing:
+    """The drawing of the circuit, and how wide it is in pixels at its natural size."""
+
+    picture: Markup
+    width: int
+
+    @property
+    def wide(self) -> bool:
+        """Whether nothing else fits beside it."""
+        return self.width > WIDE
+
+
+@dataclass(frozen=True, slots=True)
 class PageView:
     """The whole page."""
 
     title: str
     lead: str
-    drawing: Markup
+    drawing: Drawing
     runs: tuple[RunView, ...]
     components: tuple[ComponentView, ...]
     shares: tuple[tuple[str, tuple[str, ...]], ...]
@@ -184,10 +196,11 @@ def view_of(shown: Run | Comparison, name: str) -> PageView:
             (f"Only in {names[1]}", shown.second_only),
         )
     galleries = [Gallery(run, 1 / len(runs)) for run in runs]
+    scene = scene_of(shown.diagram)
     return PageView(
         title=title,
         lead=words,
-        drawing=Markup(svg(shown.diagram, interactive=True)),
+        drawing=Drawing(Markup(svg(scene, interactive=True)), round(scene.width)),
         runs=tuple(map(_run_view, runs, names, galleries)),
         components=tuple(
             ComponentView(
@@ -210,35 +223,35 @@ def _witness(run: Run, component: str, gallery: Gallery) -> WitnessView | None:
         return None
     number = told["input"] + 1
     clean = run.inputs[told["input"]]
-    furthest = gallery.furthest(clean, perturbed)
-    pictures: list[Picture] = []
-    for address, words, caption in [
-        (gallery.image(clean), f"Input {number}", "Clean input"),
-        (gallery.image(perturbed), f"Input {number}, perturbed", "Perturbed input"),
-        (
-            gallery.difference(clean, perturbed),
-            f"What was changed, by at most {furthest:.3g}: blue is less, red is more",
-            f"Difference, at most {furthest:.3g}",
-        ),
-    ]:
-        if address is not None:
-            pictures.append(Picture(address, words, caption))
-    patched = run.witness(component, "patch_input")
-    address = None if patched is None else gallery.image(patched)
-    if address is not None:
-        words = "Removed components output what they compute at this input"
-        pictures.append(Picture(address, words, "Patch input"))
+    pictures = _pictures(gallery, number, clean, perturbed, run.witness(component, "patch_input"))
     rows = _outputs(told, run.outputs[told["input"]].tolist())
     return WitnessView(
         input=number,
-        pictures=tuple(pictures),
+        words=told["in_words"],
+        pictures=pictures,
         moves=() if pictures else tuple(gallery.moves(clean, perturbed)),
-        furthest=furthest,
         outputs=rows,
         left_out=len(told["output"]) - len(rows),
         excess=told["excess"],
         stage=STAGES.get(told["stage"], told["stage"]),
+        patched=any(name.startswith(f"{component}:patch:") for name in run.witnesses),
     )
+
+
+def _pictures(
+    gallery: Gallery, number: int, clean: Array, perturbed: Array, patch: Array | None
+) -> tuple[Picture, ...]:
+    """The clean input, the perturbed one if it moved, the patch input if there is one."""
+    if not gallery.pictures:
+        return ()
+    pictures = [gallery.image(clean, f"Input {number}", "Clean input")]
+    for other, words, caption in [
+        (perturbed, f"Input {number}, perturbed", "Perturbed input"),
+        (patch, "Removed components output what they compute at this input", "Patch input"),
+    ]:
+        if other is not None and gallery.furthest(clean, other) > 0:
+            pictures += [gallery.image(other, words, caption), gallery.difference(clean, other)]
+    return tuple(pictures)
 
 
 def _outputs(told: Mapping[str, Any], clean: Numbers) -> tuple[OutputRow, ...]:
@@ -295,6 +308,7 @@ def _run_view(run: Run, name: str, gallery: Gallery) -> RunView:
             for notion, holds in minimality["notions"].items()
         ),
         regions=regions,
+        only_points=only_points(run),
         inputs=_inputs(run, gallery, len(regions) > 1),
         inputs_left_out=max(len(run.inputs) - MOST_INPUTS, 0),
         plots=(Markup(svg(size_chart(document))), Markup(svg(verdict_chart(document)))),
@@ -325,16 +339,10 @@ def _inputs(run: Run, gallery: Gallery, regions_differ: bool) -> tuple[InputView
             notes.append(f"Label: {int(run.labels[i])}")
         if regions_differ:
             notes.append(words[i])
-        address = gallery.image(values)
         title = f"Input {i + 1}"
-        views.append(
-            InputView(
-                title=title,
-                picture=None if address is None else Picture(address, title, title),
-                values=() if address is not None else tuple(gallery.values(values)),
-                notes=tuple(notes),
-            )
-        )
+        picture = gallery.image(values, title, title) if gallery.pictures else None
+        numbers = "" if gallery.pictures else gallery.numbers(values)
+        views.append(InputView(title, picture, numbers, tuple(notes)))
     return tuple(views)
 
 

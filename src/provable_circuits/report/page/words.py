@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from provable_circuits.claims.words import POINT
 from provable_circuits.discover.guarantees import HOLDS
 from provable_circuits.discover.run import Run
 from provable_circuits.report.comparison import Comparison
@@ -27,6 +28,13 @@ SHORT = {
     "undecided": "kept, not shown necessary",
     "removable": "kept, though it could be removed",
 }
+
+CONDITIONS = {
+    "assumed": ", if monotone",
+    "undecided": ", but for undecided",
+    "assumed-undecided": ", if monotone, but for undecided",
+}
+"""What is added to a notion of minimality that holds under a condition."""
 
 ARITHMETIC = (
     "rigorous bounds over each whole region, with every rounding error of their computation "
@@ -86,20 +94,31 @@ def headline(run: Run) -> str:
 
 
 def lead(run: Run) -> str:
-    """The claim as one sentence."""
+    """The claim in a sentence or two."""
     document = run.document
     claim = document["claim"]["in_words"]
     removed = document["circuit"]["of"] - document["circuit"]["size"]
-    where = {
-        "proved": f"For every input in {counted(len(run.inputs), 'region')}",
-        "sampled": f"At the points tried in {counted(len(run.inputs), 'region')}",
-        "undecided": f"Not decided: whether, for every input in "
-        f"{counted(len(run.inputs), 'region')}",
-    }[document["faithful"]]
-    if not removed:
-        return f"{where}, {claim['metric']}. No component was removed."
-    others = {1: "the one other component outputs"}.get(removed, f"the {removed} others output")
-    return f"{where}, {claim['metric']} while {others} {claim['patching']}."
+    if only_points(run):
+        inputs = counted(len(run.inputs), "input")
+        where = f"at {'this one input' if len(run.inputs) == 1 else f'each of these {inputs}'}"
+    else:
+        where = f"for every input in {counted(len(run.inputs), 'region')}"
+        if document["faithful"] == "sampled":
+            where = f"at the points tried in {counted(len(run.inputs), 'region')}"
+    asked = f"{where}, {claim['metric']}."
+    if document["faithful"] == "undecided":
+        asked = f"it stayed undecided whether, {asked}"
+    others = {
+        0: "No component was removed.",
+        1: f"The one removed component outputs {claim['patching']}.",
+    }
+    each = f"Each of the {removed} removed components outputs {claim['patching']}."
+    return f"{_sentence(asked)} {others.get(removed, each)}"
+
+
+def only_points(run: Run) -> bool:
+    """Whether the claim is about its inputs alone, and not about regions around them."""
+    return set(run.document["claim"]["in_words"]["inputs"]) == {POINT}
 
 
 def comparison_words(comparison: Comparison) -> tuple[str, str]:
@@ -145,14 +164,14 @@ def _faithful(run: Run) -> Statement:
             "evaluation at points, in floating-point arithmetic. Nothing is proved.",
         )
     spare = ""
-    if document["bound"] is not None:
+    if document["bound"]:
         spare = f" By the bound, {-document['bound']:.3g} is left before the claim would break."
     return Statement(
         "Faithful",
         "proved",
         SHOWN,
-        "The claim holds for every input of every region, not only for those that were tried."
-        + spare,
+        f"The claim holds for every input that it is about, not only for those that were tried."
+        f"{spare}",
         ARITHMETIC,
     )
 
@@ -203,9 +222,10 @@ def _minimality(run: Run) -> Statement:
     firmness = SHOWN if minimality["holds"] == "unconditional" else PARTLY
     condition = f", {how}" if how else ""
     meaning = MEANINGS.get(notion, notion)
+    name = {"local": "locally minimal", "cardinal": "smallest"}.get(notion, f"{notion}-minimal")
     return Statement(
         "Minimal",
-        {"local": "locally minimal", "cardinal": "smallest"}.get(notion, f"{notion}-minimal"),
+        f"{name}{CONDITIONS.get(minimality['holds'], '')}",
         firmness,
         f"{_sentence(meaning)}{condition}.",
         f"{minimality['basis']}.",
