@@ -10,6 +10,7 @@ import typer
 
 import provable_circuits as pc
 from provable_circuits.cli import options
+from provable_circuits.cli.options import option
 from provable_circuits.errors import ArgumentError, DataError, ModelFileError
 
 if TYPE_CHECKING:
@@ -26,10 +27,6 @@ EXAMPLES = options.examples(
 )
 
 
-def _option(panel: str, text: str, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
-
-
 def export(
     model: options.Model,
     circuit: Annotated[
@@ -39,34 +36,34 @@ def export(
         ),
     ],
     onnx: Annotated[
-        Path | None, _option(WHAT, "The circuit as an ONNX network: a file, .onnx.")
+        Path | None, option(WHAT, "The circuit as an ONNX network: a file, .onnx.")
     ] = None,
     torch: Annotated[
         Path | None,
-        _option(WHAT, "The circuit as a module for torch.export.load: a file, .pt2."),
+        option(WHAT, "The circuit as a module for torch.export.load: a file, .pt2."),
     ] = None,
     graph: Annotated[
         Path | None,
-        _option(WHAT, "Components and edges in the schema of EAP-IG and MIB: a file, .json."),
+        option(WHAT, "Components and edges in the schema of EAP-IG and MIB: a file, .json."),
     ] = None,
     heads: Annotated[
         bool,
-        _option(WHAT, "In that, name components as heads, so that EAP-IG loads it.", "--heads"),
+        option(WHAT, "In that, name components as heads, so that EAP-IG loads it.", "--heads"),
     ] = False,
     vnnlib: Annotated[
         Path | None,
-        _option(WHAT, "The run's question as ONNX and VNN-LIB, for other verifiers: a folder."),
+        option(WHAT, "The run's question as ONNX and VNN-LIB, for other verifiers: a folder."),
     ] = None,
     patching: Annotated[
         Literal["zero", "mean"] | None,
-        _option(PATCH, "Zero or a mean. By default as in the run; zero for a circuit alone."),
+        option(PATCH, "Zero or a mean. By default as in the run; zero for a circuit alone."),
     ] = None,
-    patch_value: Annotated[float | None, _option(PATCH, "This number, for all.")] = None,
+    patch_value: Annotated[float | None, option(PATCH, "This number, for all.")] = None,
     patch_data: Annotated[
-        Path | None, _option(PATCH, "Data over which means are taken. By default the run's.")
+        Path | None, option(PATCH, "Data over which means are taken. By default the run's.")
     ] = None,
     data: Annotated[
-        Path | None, _option(options.DATA, "The run's data, if it is no longer where it was.")
+        Path | None, option(options.DATA, "The run's data, if it is no longer where it was.")
     ] = None,
     scale: options.ScaleBy = None,
     mean: options.Mean = None,
@@ -140,10 +137,10 @@ def _check_names(
     files = [("--onnx", onnx, ".onnx"), ("--torch", torch, ".pt2"), ("--graph", graph, ".json")]
     if vnnlib is None and all(path is None for _, path, _ in files):
         raise ArgumentError("Say what to write: --onnx, --torch, --graph or --vnnlib.")
-    for option, path, suffix in files:
+    for name, path, suffix in files:
         if path is not None and path.suffix != suffix:
             raise ArgumentError(
-                f"The '{option}' option must be a file that ends in {suffix}. Got '{path}' instead."
+                f"The '{name}' option must be a file that ends in {suffix}. Got '{path}' instead."
             )
 
 
