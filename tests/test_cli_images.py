@@ -195,6 +195,16 @@ def test_what_cannot_be_read_is_refused(run: Run, network: str, file: str, messa
     assert len(err.splitlines()) == 1
 
 
+def test_a_huge_picture_is_refused_before_it_is_decoded(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for most in (15, 5):  # Pillow warns above this many pixels, and refuses above twice as many
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", most)
+        code, _, err = run("colour.onnx", "--data", "photo.png")
+        assert code == 2
+        assert err == "Error: The image 'photo.png' is far too large.\n"
+
+
 def test_only_chosen_images_are_decoded(run: Run) -> None:
     """The folder's other images may be broken, or many."""
     Path("some").mkdir(exist_ok=True)
