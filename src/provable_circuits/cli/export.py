@@ -12,6 +12,7 @@ import provable_circuits as pc
 from provable_circuits.cli import options
 from provable_circuits.cli.options import option
 from provable_circuits.errors import ArgumentError, DataError, ModelFileError
+from provable_circuits.network.ops import Conv2d, Linear
 
 if TYPE_CHECKING:
     from provable_circuits.claims.patching import FixedPatching
@@ -99,10 +100,7 @@ def export(
         patch, words = _patch(network, found, known, patching, patch_value, patch_data)
         pruned = kept.to_graph(patch)
         notes.append(f"Removed components output {words}.")
-        notes.append(
-            f"{pruned.parameter_count:,} numbers instead of the network's "
-            f"{network.parameter_count:,}."
-        )
+        notes.append(f"Its layers have {_weights(pruned):,} of {_weights(network):,} weights.")
         if onnx is not None:
             pruned.to_onnx(onnx)
             written["onnx"] = str(onnx)
@@ -193,6 +191,16 @@ def _patch(
         if isinstance(patching, pc.Mean):
             return patching, "their means, as in the run"
     return pc.Mean(data.network_inputs(network)), f"their means over {data.patch_data or data.data}"
+
+
+def _weights(graph: pc.Graph) -> int:
+    """How many numbers the layers of a network hold."""
+    return sum(
+        value.numel()
+        for node in graph.nodes
+        if isinstance(node.op, Linear | Conv2d)
+        for value in node.op.parameters().values()
+    )
 
 
 def _write_module(graph: pc.Graph, path: Path) -> None:
