@@ -93,7 +93,7 @@ def test_the_network_and_the_module_compute_the_circuit(run: Run, patching: str)
     module = torch.export.load("c.pt2").module()
     torch.testing.assert_close(module(x.float()), wanted)
     count = sum(parameter.numel() for parameter in module.parameters())
-    assert f"Its layers have {count} of 51 weights." in out
+    assert f"The circuit's layers have {count} of the network's 51 weights." in out
     assert count < 51
 
 
@@ -207,6 +207,12 @@ def test_a_damaged_result_is_told_of(run: Run, folder: Path) -> None:
         ("[]", "is not the result of a run"),
         (json.dumps({"settings": 1}), "is not the result of a run"),
         (json.dumps({"settings": less}), "does not tell 'eps'"),
+        (json.dumps({"settings": {**whole["settings"], "norm": 7}}), "make no claim"),
+        (json.dumps({"settings": {**whole["settings"], "scale": "a"}}), "make no claim"),
+        (
+            json.dumps({"settings": {}, "claim": {"patching": "Mean(data)"}}),
+            "was made in Python, with the patching Mean(data)",
+        ),
     ]:
         (damaged / "result.json").write_text(text)
         code, _, err = run("damaged", "--onnx", "c.onnx")

@@ -100,7 +100,10 @@ def export(
         patch, words = _patch(network, found, known, patching, patch_value, patch_data)
         pruned = kept.to_graph(patch)
         notes.append(f"Removed components output {words}.")
-        notes.append(f"Its layers have {_weights(pruned):,} of {_weights(network):,} weights.")
+        notes.append(
+            f"The circuit's layers have {_weights(pruned):,} of the network's "
+            f"{_weights(network):,} weights."
+        )
         if onnx is not None:
             pruned.to_onnx(onnx)
             written["onnx"] = str(onnx)
@@ -175,6 +178,11 @@ def _patch(
     if value is not None:
         return pc.Constant(value), f"{value:g}"
     asked = found.asked()
+    if named is None and asked is None and found.patching not in (None, repr(pc.Zero())):
+        raise ArgumentError(
+            f"The run was made in Python, with the patching {found.patching}: export it there, "
+            "with circuit.to_graph(), or choose a value with --patching or --patch-value."
+        )
     kind = named or ("zero" if asked is None else asked.patching)
     if kind == "zero":
         return pc.Zero(), "zero"
