@@ -73,6 +73,7 @@ def export(
     outputs: options.Outputs = True,
     shortcuts: options.Shortcuts = False,
     json: options.Json = False,
+    quiet: Annotated[bool, option(options.OUTPUT, "Print nothing but errors.", "--quiet")] = False,
 ) -> None:
     """Take a circuit elsewhere: as a network, a module, a graph, or a question.
 
@@ -122,6 +123,7 @@ def export(
         size = {"size": len(kept), "of": len(kept.components)}
         document = {"circuit": size, "written": written, "notes": notes, "version": pc.__version__}
         typer.echo(json_format.dumps(document, indent=2))
+    if json or quiet:
         return
     typer.echo(f"Circuit: {len(kept)} of {len(kept.components)} components")
     for paths in written.values():
