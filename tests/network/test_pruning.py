@@ -16,7 +16,7 @@ import provable_circuits as pc
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.components import Components
 from provable_circuits.network.graph import Graph, GraphBuilder
-from provable_circuits.network.ops import Conv2d, Linear, ReLU, Reshape
+from provable_circuits.network.ops import Add, Conv2d, Linear, Mean, ReLU, Reshape
 
 
 def values(components: Components) -> Mapping[str, Tensor]:
@@ -36,7 +36,7 @@ def test_the_network_of_a_circuit_computes_what_the_circuit_does(
     for circuit in random_circuits(components, 14, seed=1):
         graph, wanted = circuit.to_graph(patch), circuit.run(x, patch)
         torch.testing.assert_close(graph.run(x), wanted, rtol=1e-11, atol=1e-11)
-        assert graph.inputs == components.graph.inputs
+        assert (graph.inputs, graph.outputs) == (components.graph.inputs, components.graph.outputs)
         module = graph.to_torch(torch.float64)
         torch.testing.assert_close(module(x), wanted, rtol=1e-11, atol=1e-11)
 
@@ -100,6 +100,21 @@ def test_a_border_of_zeros_makes_the_constant_differ_along_the_edge() -> None:
     batch = drawn(3, 1, 5, 5).double()
     wanted = circuit.run(batch, pc.Constant(1.0))
     torch.testing.assert_close(pruned.run(batch), wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_tensors_without_dimensions() -> None:
+    """A network may end in one number, made from whole tensors and from constants."""
+    drawn, builder = weights(8), GraphBuilder()
+    x = builder.input("x", (3,))
+    hidden = builder.add("fc", Linear(drawn(4, 3), drawn(4)), x, layer="fc")
+    mean = builder.add("mean", Mean((0,), 4), hidden)
+    graph = builder.build([builder.add("sum", Add(), mean, builder.constant("c", drawn()))])
+    components = graph.components()
+    batch = drawn(5, 3).double()
+    for circuit in (components.full(), components.full().remove("fc/1"), components.empty()):
+        pruned, wanted = circuit.to_graph(pc.Constant(0.5)), circuit.run(batch, pc.Constant(0.5))
+        torch.testing.assert_close(pruned.run(batch), wanted)
+        torch.testing.assert_close(pruned.to_torch(torch.float64)(batch), wanted)
 
 
 def test_components_of_grouped_convolutions_are_taken_out_behind_them() -> None:

@@ -10,7 +10,9 @@ import typer
 
 import provable_circuits as pc
 from provable_circuits.cli import options
+from provable_circuits.cli.options import option
 from provable_circuits.errors import ArgumentError, DataError, ModelFileError
+from provable_circuits.network.ops import Conv2d, Linear
 
 if TYPE_CHECKING:
     from provable_circuits.claims.patching import FixedPatching
@@ -26,10 +28,6 @@ EXAMPLES = options.examples(
 )
 
 
-def _option(panel: str, text: str, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
-
-
 def export(
     model: options.Model,
     circuit: Annotated[
@@ -39,34 +37,34 @@ def export(
         ),
     ],
     onnx: Annotated[
-        Path | None, _option(WHAT, "The circuit as an ONNX network: a file, .onnx.")
+        Path | None, option(WHAT, "The circuit as an ONNX network: a file, .onnx.")
     ] = None,
     torch: Annotated[
         Path | None,
-        _option(WHAT, "The circuit as a module for torch.export.load: a file, .pt2."),
+        option(WHAT, "The circuit as a module for torch.export.load: a file, .pt2."),
     ] = None,
     graph: Annotated[
         Path | None,
-        _option(WHAT, "Components and edges in the schema of EAP-IG and MIB: a file, .json."),
+        option(WHAT, "Components and edges in the schema of EAP-IG and MIB: a file, .json."),
     ] = None,
     heads: Annotated[
         bool,
-        _option(WHAT, "In that, name components as heads, so that EAP-IG loads it.", "--heads"),
+        option(WHAT, "In that, name components as heads, so that EAP-IG loads it.", "--heads"),
     ] = False,
     vnnlib: Annotated[
         Path | None,
-        _option(WHAT, "The run's question as ONNX and VNN-LIB, for other verifiers: a folder."),
+        option(WHAT, "The run's question as ONNX and VNN-LIB, for other verifiers: a folder."),
     ] = None,
     patching: Annotated[
         Literal["zero", "mean"] | None,
-        _option(PATCH, "Zero or a mean. By default as in the run; zero for a circuit alone."),
+        option(PATCH, "Zero or a mean. By default as in the run; zero for a circuit alone."),
     ] = None,
-    patch_value: Annotated[float | None, _option(PATCH, "This number, for all.")] = None,
+    patch_value: Annotated[float | None, option(PATCH, "This number, for all.")] = None,
     patch_data: Annotated[
-        Path | None, _option(PATCH, "Data over which means are taken. By default the run's.")
+        Path | None, option(PATCH, "Data over which means are taken. By default the run's.")
     ] = None,
     data: Annotated[
-        Path | None, _option(options.DATA, "The run's data, if it is no longer where it was.")
+        Path | None, option(options.DATA, "The run's data, if it is no longer where it was.")
     ] = None,
     scale: options.ScaleBy = None,
     mean: options.Mean = None,
@@ -75,6 +73,7 @@ def export(
     outputs: options.Outputs = True,
     shortcuts: options.Shortcuts = False,
     json: options.Json = False,
+    quiet: Annotated[bool, option(options.OUTPUT, "Print nothing but errors.", "--quiet")] = False,
 ) -> None:
     """Take a circuit elsewhere: as a network, a module, a graph, or a question.
 
@@ -103,8 +102,8 @@ def export(
         pruned = kept.to_graph(patch)
         notes.append(f"Removed components output {words}.")
         notes.append(
-            f"{pruned.parameter_count:,} numbers instead of the network's "
-            f"{network.parameter_count:,}."
+            f"The circuit's layers have {_weights(pruned):,} of the network's "
+            f"{_weights(network):,} weights."
         )
         if onnx is not None:
             pruned.to_onnx(onnx)
@@ -124,6 +123,7 @@ def export(
         size = {"size": len(kept), "of": len(kept.components)}
         document = {"circuit": size, "written": written, "notes": notes, "version": pc.__version__}
         typer.echo(json_format.dumps(document, indent=2))
+    if json or quiet:
         return
     typer.echo(f"Circuit: {len(kept)} of {len(kept.components)} components")
     for paths in written.values():
@@ -140,10 +140,10 @@ def _check_names(
     files = [("--onnx", onnx, ".onnx"), ("--torch", torch, ".pt2"), ("--graph", graph, ".json")]
     if vnnlib is None and all(path is None for _, path, _ in files):
         raise ArgumentError("Say what to write: --onnx, --torch, --graph or --vnnlib.")
-    for option, path, suffix in files:
+    for name, path, suffix in files:
         if path is not None and path.suffix != suffix:
             raise ArgumentError(
-                f"The '{option}' option must be a file that ends in {suffix}. Got '{path}' instead."
+                f"The '{name}' option must be a file that ends in {suffix}. Got '{path}' instead."
             )
 
 
@@ -180,6 +180,11 @@ def _patch(
     if value is not None:
         return pc.Constant(value), f"{value:g}"
     asked = found.asked()
+    if named is None and asked is None and found.patching not in (None, repr(pc.Zero())):
+        raise ArgumentError(
+            f"The run was made in Python, with the patching {found.patching}: export it there, "
+            "with circuit.to_graph(), or choose a value with --patching or --patch-value."
+        )
     kind = named or ("zero" if asked is None else asked.patching)
     if kind == "zero":
         return pc.Zero(), "zero"
@@ -196,6 +201,16 @@ def _patch(
         if isinstance(patching, pc.Mean):
             return patching, "their means, as in the run"
     return pc.Mean(data.network_inputs(network)), f"their means over {data.patch_data or data.data}"
+
+
+def _weights(graph: pc.Graph) -> int:
+    """How many numbers the layers of a network hold."""
+    return sum(
+        value.numel()
+        for node in graph.nodes
+        if isinstance(node.op, Linear | Conv2d)
+        for value in node.op.parameters().values()
+    )
 
 
 def _write_module(graph: pc.Graph, path: Path) -> None:

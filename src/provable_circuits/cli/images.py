@@ -7,8 +7,12 @@ that would be a part of the claim that nobody stated.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+import struct
+import warnings
+import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +31,9 @@ SUFFIXES = frozenset(
 )
 MODES = frozenset({"1", "CMYK", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "YCbCr"})
 """Pillow's words for images of eight bits and less."""
+
+DAMAGED = (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error, zlib.error)
+"""What Pillow raises over files that are cut short or hold nonsense."""
 
 WHITE = 255.0
 
@@ -125,20 +132,33 @@ def _read(path: Path, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.flo
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
-        with Image.open(path) as image:
+        with _no_bombs(), Image.open(path) as image:
             channels = _channels(image, path, shape)
             if getattr(image, "n_frames", 1) > 1:
                 raise DataError(f"The image '{path}' has several frames: save one of them.")
             upright = ImageOps.exif_transpose(image)
             plain = _opaque(upright, path).convert("L" if channels == 1 else "RGB")
-    except (UnidentifiedImageError, Image.DecompressionBombError):
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise DataError(f"The image '{path}' is far too large.") from None
+    except UnidentifiedImageError:
         raise DataError(f"The file '{path}' is not an image that can be read.") from None
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
-        raise DataError(f"The image '{path}' cannot be read: {error}.") from None
+    except DAMAGED as error:
+        reason = str(error).rstrip(".")
+        raise DataError(f"The image '{path}' cannot be read: {reason}.") from None
     values = np.asarray(plain, dtype=np.float64)
     if channels == 3:
         values = values.transpose(2, 0, 1)
     return values.reshape(shape)
+
+
+@contextlib.contextmanager
+def _no_bombs() -> Iterator[None]:
+    """Have Pillow refuse images that are small files and huge pictures, without a warning."""
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        yield
 
 
 def _channels(image: Image, path: Path, shape: tuple[int, ...]) -> int:

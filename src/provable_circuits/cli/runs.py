@@ -20,10 +20,12 @@ class Found:
     Attributes:
         circuit: its JSON, see ``Circuit.to_json``.
         settings: those of the run that found it; None for a circuit by itself.
+        patching: what removed components output in that run, in Python's words, if it tells.
     """
 
     circuit: str
     settings: Mapping[str, Any] | None
+    patching: str | None = None
 
     def asked(self) -> ClaimOptions | None:
         """What was claimed, as it was asked for on the command line."""
@@ -70,6 +72,11 @@ class Found:
             )
         try:
             inputs = data.read(graph, means=asked.patching == "mean")
+            claim = asked.claim(inputs)
+        except (AttributeError, KeyError, TypeError):
+            raise DataError(
+                "The settings in the run's result.json make no claim: run discover again."
+            ) from None
         except DataError as error:
             raise DataError(
                 f"The run's data cannot be read again; say with --data where it is. {error}"
@@ -78,7 +85,7 @@ class Found:
             raise DataError(
                 f"The data '{data.data}' is not what the run was made with: name that with --data."
             )
-        return asked.claim(inputs)
+        return claim
 
 
 def _path(text: object) -> Path | None:
@@ -97,9 +104,13 @@ def read_found(path: Path) -> Found:
         circuit = path
         result = path.with_name("result.json")
     text = _text(circuit)
-    if path.name != "circuit.json" and not path.is_dir():
+    alone = not path.is_dir() and path.name != "circuit.json"
+    if alone or not result.exists():
         return Found(text, None)
-    return Found(text, _settings(result) if result.exists() else None)
+    document = _document(result)
+    claim = document.get("claim")
+    patching = claim.get("patching") if isinstance(claim, dict) else None
+    return Found(text, document["settings"], patching)
 
 
 def _text(path: Path) -> str:
@@ -115,12 +126,12 @@ def _text(path: Path) -> str:
         ) from None
 
 
-def _settings(path: Path) -> Mapping[str, Any]:
+def _document(path: Path) -> dict[str, Any]:
+    """The result of a run, which has settings."""
     try:
         document = json.loads(_text(path))
     except ValueError:
         document = None
-    settings = document.get("settings") if isinstance(document, dict) else None
-    if not isinstance(settings, dict):
+    if not isinstance(document, dict) or not isinstance(document.get("settings"), dict):
         raise DataError(f"The file '{path}' is not the result of a run: run discover again.")
-    return settings
+    return document

@@ -28,7 +28,9 @@ def verify(
     ] = 60.0,
     seed: options.Seed = 0,
     json: options.Json = False,
-    quiet: options.Quiet = False,
+    quiet: Annotated[
+        bool, options.option(options.OUTPUT, "Do not say why an answer is unknown.", "--quiet")
+    ] = False,
 ) -> None:
     """Decide whether an ONNX network keeps clear of what a VNN-LIB property describes.
 

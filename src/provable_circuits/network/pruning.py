@@ -51,6 +51,13 @@ class Part:
     kept: Tensor | None
     rest: Tensor
 
+    @property
+    def held(self) -> str:
+        """The node, of a tensor that is known to depend on the input."""
+        if self.node is None:
+            raise ValueError("nothing here depends on the input")
+        return self.node
+
     def channels(self) -> Tensor:
         """The channels that depend on the input."""
         if self.node is None:
@@ -85,6 +92,9 @@ class _Pruning:
         self.patch = patch
         self.sites = {site.tensor: site for site in circuit.components.sites}
         self.site_of_source = {site.layer.source: site for site in circuit.components.sites}
+        self.replaced = {
+            name for name, site in self.sites.items() if not bool(site.unit_mask(self.keep).all())
+        }
         self.builder = GraphBuilder(check_weights=False)
         self.parts: dict[str, Part] = {}
 
@@ -96,8 +106,12 @@ class _Pruning:
         )
 
     def _add(self, node: Node, op: ops.Op, *inputs: str, cut: bool = False) -> str:
-        """A node that stands for one of the network's; an output's own name is for all of it."""
-        name = f"{node.name}.kept" if cut and node.name in self.network.outputs else node.name
+        """A node that stands for one of the network's, unless some of it is missing or replaced.
+
+        The name of an output then waits for the whole of it.
+        """
+        partial = cut or node.name in self.replaced
+        name = f"{node.name}.kept" if partial and node.name in self.network.outputs else node.name
         return self.builder.add(name, op, *inputs, layer=node.layer)
 
     # --- what a node makes of its inputs ---------------------------------------------------------
@@ -111,7 +125,7 @@ class _Pruning:
             return Part(None, None, _forward(op, *(part.rest for part in inputs)))
         if isinstance(op, ops.Linear | ops.Conv2d):
             return self._layer(node, op, inputs[0])
-        if isinstance(op, ops.Add | ops.Subtract):
+        if isinstance(op, ops.Add | ops.Subtract) and node.shape:
             return self._merged(node, op, inputs)
         if isinstance(op, ops.Concat) and op.dim == 0:
             return self._joined(node, op, inputs)
@@ -139,21 +153,14 @@ class _Pruning:
             weight, bias = weight[rows], None if bias is None else bias[rows]
         constant = _forward(replace(op, weight=weight, bias=None), part.constants())
         weight = weight[:, part.channels()].contiguous()
-        shift = None
-        if bool(constant.any()):
-            even = constant.flatten(1)[:, 0] if constant.ndim > 1 else constant
-            if torch.equal(constant, _like_channels(even, constant).expand_as(constant)):
-                bias = even if bias is None else bias.double() + even
-            else:
-                shift = constant
-        name = part.node or ""
+        bias, shift = _folded(bias, constant)
+        layer = replace(op, weight=weight, bias=bias)
         cut = rows is not None
         if shift is None:
-            name = self._add(node, replace(op, weight=weight, bias=bias), name, cut=cut)
+            name = self._add(node, layer, part.held, cut=cut)
         else:
-            layer = replace(op, weight=weight, bias=bias)
-            name = self.builder.add(f"{node.name}.layer", layer, name, layer=node.layer)
-            name = self._add(replace(node, layer=None), ops.Affine(shift=shift), name, cut=cut)
+            made = self.builder.add(f"{node.name}.layer", layer, part.held, layer=node.layer)
+            name = self._add(replace(node, layer=None), ops.Affine(shift=shift), made, cut=cut)
         return Part(name, rows, torch.zeros(node.shape, dtype=torch.float64))
 
     def _through(self, node: Node, op: ops.Op, part: Part) -> Part | None:
@@ -163,7 +170,7 @@ class _Pruning:
             if len(op.size) == 1:
                 inner = math.prod(before[1:])
                 kept = (kept[:, None] * inner + torch.arange(inner)).flatten()
-            elif op.size[0] != before[0]:
+            elif op.size[:1] != before[:1]:
                 return None
             sliced: ops.Op = ops.Reshape((len(kept), *op.size[1:]))
         elif isinstance(op, ops.Affine):
@@ -176,7 +183,7 @@ class _Pruning:
             sliced = op
         else:
             return None
-        name = self._add(node, sliced, part.node or "", cut=True)
+        name = self._add(node, sliced, part.held, cut=True)
         return Part(name, kept, _forward(op, part.rest))
 
     def _merged(self, node: Node, op: ops.Add | ops.Subtract, inputs: Sequence[Part]) -> Part:
@@ -204,7 +211,9 @@ class _Pruning:
 
     def _whole(self, name: str, part: Part) -> str:
         """The tensor with all its channels."""
-        if part.node is not None and part.kept is None:
+        if part.node is None:
+            return self.builder.constant(name, part.rest)
+        if part.kept is None:
             return part.node
         return self._spread(name, part, torch.arange(part.rest.shape[0]))
 
@@ -237,10 +246,10 @@ class _Pruning:
         return first.flatten().nonzero().flatten()
 
     def _patched(self, node: Node, part: Part) -> Part:
-        site = self.sites.get(node.name)
-        mask = None if site is None else site.unit_mask(self.keep)[0]
-        if site is None or mask is None or bool(mask.all()):
+        if node.name not in self.replaced:
             return part
+        site = self.sites[node.name]
+        mask = site.unit_mask(self.keep)[0]
         patch = self.patch[node.name].double().expand(1, *node.shape)[0]
         rest = torch.where(mask, part.constants(), patch)
         if part.node is None or not bool(mask.any()):
@@ -248,8 +257,10 @@ class _Pruning:
         rows = self._kept_channels(site)
         if rows is None:
             changed = ops.Affine(mask.double(), torch.where(mask, torch.zeros_like(patch), patch))
+            output = node.name in self.network.outputs
+            name = node.name if output else f"{node.name}.patched"
             whole = self._whole(f"{node.name}.whole", part)
-            return Part(self.builder.add(f"{node.name}.patched", changed, whole), None, rest)
+            return Part(self.builder.add(name, changed, whole), None, rest)
         name = part.node
         if len(part.channels()) > len(rows):
             inner = math.prod(node.shape[1:])
@@ -274,9 +285,19 @@ def _forward(op: ops.Op, *values: Tensor) -> Tensor:
     return made[0]
 
 
-def _like_channels(values: Tensor, like: Tensor) -> Tensor:
-    """One number for each channel, shaped so that it broadcasts over ``like``."""
-    return values.reshape(-1, *([1] * (like.ndim - 1)))
+def _folded(bias: Tensor | None, constant: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """A layer's bias with a constant added, and what of it must be added behind the layer.
+
+    A bias is one number for each channel, and the constant may differ from place to place.
+    """
+    if not bool(constant.any()):
+        return bias, None
+    by_channel = constant.reshape(len(constant), -1)
+    first = by_channel[:, :1]
+    if not torch.equal(by_channel, first.expand_as(by_channel)):
+        return bias, constant
+    even = first.flatten()
+    return even if bias is None else bias.double() + even, None
 
 
 def _slice(parameter: Tensor | None, kept: Tensor, shape: Sequence[int]) -> Tensor | None:
