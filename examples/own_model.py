@@ -46,6 +46,9 @@ def main() -> None:
     result = pc.discover(graph, claim, granularity="filter", timeout=10)
     print(result)
     print("asked again from scratch:", pc.verify(graph, result.circuit, claim).kind)
+    result.draw("circuit.svg")
+    result.save("run")
+    print("circuit.svg is its picture; for a page: provable-circuits show run --html")
 
 
 if __name__ == "__main__":

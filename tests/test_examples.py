@@ -44,6 +44,9 @@ SAYS = {
 """What each script prints, as patterns."""
 
 
+WRITES = {"own_model.py": {"circuit.svg", "run"}}
+
+
 def test_every_script_is_run() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(SAYS)
 
@@ -61,6 +64,7 @@ def test_a_script_runs_and_says_what_it_found(name: str, tmp_path: Path) -> None
     assert done.stderr == ""
     for pattern in SAYS[name]:
         assert re.search(pattern, done.stdout), f"{pattern!r} is not in\n{done.stdout}"
+    assert {path.name for path in tmp_path.iterdir()} == WRITES.get(name, set())
 
 
 @pytest.mark.parametrize("name", SAYS)
@@ -81,5 +85,7 @@ def test_the_notebook_runs(tmp_path: Path) -> None:
     )
     assert "Faithful: proved for every input in 3 domain" in printed
     assert "the smaller one is refuted" in printed
-    pictures = [output for cell in cells for output in cell.outputs if "image/png" in str(output)]
-    assert pictures
+    shown = [output.data for cell in cells for output in cell.outputs if "data" in output]
+    assert any("<svg" in data.get("text/html", "") for data in shown), "the result shows itself"
+    assert sum("image/svg+xml" in data for data in shown) == 2
+    assert "<html" in (tmp_path / "report.html").read_text()
