@@ -214,7 +214,9 @@ def _found(name: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.relative_to(PROJECT).as_posix()
+)
 def test_every_test_and_source_file_that_a_page_names_exists(page: Path) -> None:
     for name in quoted(page.read_text()):
         path, _, test = name.partition("::")

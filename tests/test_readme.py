@@ -142,7 +142,7 @@ def commands(step: Step) -> list[list[str]]:
     return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(PROJECT).as_posix())
 def test_every_block_does_what_the_page_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,7 +154,7 @@ def test_every_block_does_what_the_page_says(
             assert found is None, f"{page.name}, line {step.line}\n{found}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(PROJECT).as_posix())
 def test_the_make_targets_and_extras_a_page_names_exist(page: Path) -> None:
     text = page.read_text()
     makefile = (PROJECT / "Makefile").read_text()
