@@ -16,7 +16,6 @@ import argparse
 import math
 import multiprocessing
 import os
-import resource
 import sys
 import time
 import traceback
@@ -32,6 +31,7 @@ from measuring.greedy import Search, search
 from measuring.results import Answer, Measured, stages, summary, targets
 from measuring.settings import FOLDER, NETWORKS, SETTINGS, Setting, missing
 from measuring.tables import made_with, put
+from provable_circuits.experiments.memory import peak_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def measure(setting: Setting, folder: Path | None, effort: Effort) -> Measured:
         totals.append(found.seconds)
         print(f"{setting}: circuit {len(sizes)}, {found.seconds:.2f} s", file=sys.stderr)
     return Measured(
-        setting, len(components), tuple(answers), tuple(sizes), tuple(totals), peak_memory()
+        setting, len(components), tuple(answers), tuple(sizes), tuple(totals), peak_memory() or 0.0
     )
 
 
@@ -82,12 +82,6 @@ def answers_of(found: Search) -> list[Answer]:
         )
         for asked in found.asked
     ]
-
-
-def peak_memory() -> float:
-    """The most memory that this process had, in GB."""
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most / (2**30 if sys.platform == "darwin" else 2**20)
 
 
 def alone(setting: Setting, folder: Path | None, effort: Effort) -> Measured | str:

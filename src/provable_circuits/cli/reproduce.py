@@ -46,6 +46,12 @@ def reproduce(
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Batches that run side by side.")] = 1,
     timeout: Annotated[float, typer.Option(min=0.001, help="Seconds for a question.")] = 45.0,
+    check_timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001, help="Seconds for the check of a circuit found. As --timeout by default."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The seed of the choice of batches.")] = 0,
     json: Annotated[
         bool, typer.Option("--json", help="Print one machine-readable document.")
@@ -71,6 +77,7 @@ def reproduce(
         sweep=sweep,
         folder=None if data is None else os.fspath(data),
         timeout=timeout,
+        check_timeout=check_timeout,
         seed=seed,
     )
     if benchmark in ("mnist", "taxinet", "tinytaxinet"):
