@@ -29,9 +29,11 @@ import torch
 import provable_circuits as pc
 from measuring.greedy import Search, search
 from measuring.results import Answer, Measured, stages, summary, targets
-from measuring.settings import FOLDER, NETWORKS, SETTINGS, Setting, missing
+from measuring.settings import NETWORKS, SETTINGS, Setting, network
 from measuring.tables import made_with, put
+from provable_circuits.errors import DataError
 from provable_circuits.experiments.memory import peak_memory
+from provable_circuits.zoo.benchmarks import FOLDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +55,15 @@ def measure(setting: Setting, folder: Path | None, effort: Effort) -> Measured:
     """Run the searches of one setting; meant for a fresh process."""
     torch.set_num_threads(setting.threads)
     began = time.monotonic()
-    network = NETWORKS[setting.network](folder)
-    components = network.graph.components(network.granularity)
+    benchmark = network(setting.network, folder)
+    components = benchmark.graph.components(benchmark.granularity)
     answers: list[Answer] = []
     sizes: list[int] = []
     totals: list[float] = []
-    for label, batch in network.batches(effort.circuits):
+    for batch in benchmark.batches(effort.circuits):
         if sizes and time.monotonic() - began > effort.minutes * 60:
             break
-        found = search(components, setting.claim(network, label, batch), effort.timeout)
+        found = search(components, setting.claim(benchmark, batch), effort.timeout)
         answers += answers_of(found)
         sizes.append(len(found.circuit))
         totals.append(found.seconds)
@@ -86,13 +88,12 @@ def answers_of(found: Search) -> list[Answer]:
 
 def alone(setting: Setting, folder: Path | None, effort: Effort) -> Measured | str:
     """``measure`` in a process of its own; why there is no result, if there is none."""
-    reason = missing(setting.network, folder)
-    if reason is not None:
-        return reason
     context = multiprocessing.get_context("spawn")
     try:
         with ProcessPoolExecutor(1, mp_context=context) as pool:
             return pool.submit(measure, setting, folder, effort).result()
+    except DataError as error:
+        return str(error)
     except Exception as error:  # one setting that fails must not cost the others their results
         traceback.print_exception(error)
         return f"it FAILED with {type(error).__name__}: {error}"
