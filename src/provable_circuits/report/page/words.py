@@ -170,8 +170,8 @@ def _faithful(run: Run) -> Statement:
         "Faithful",
         "proved",
         SHOWN,
-        f"The claim holds for every input that it is about, not only for those that were tried."
-        f"{spare}",
+        "The claim holds for every input that it is about, not only for those that were tried."
+        + spare,
         ARITHMETIC,
     )
 
