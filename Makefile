@@ -9,10 +9,10 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench pins clean
+.PHONY: help demo test lint format bench screenshots pins clean
 
 help:  ## Show this list.
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY)  ## Find a circuit in a network that reads digits, end to end.
 	@$(BIN)/provable-circuits demo
@@ -34,6 +34,9 @@ bench: $(READY)  ## Run every script in benchmarks/; each prints its ratio.
 	@set -e; for script in $(wildcard benchmarks/*.py); do \
 		printf '\n== %s\n' "$$script"; $(BIN)/python "$$script"; \
 	done
+
+screenshots: $(READY)  ## Take the pictures of the documentation again (needs chromium).
+	$(BIN)/python docs/screenshots.py
 
 pins:  ## Renew constraints.txt: the newest of everything, for this torch.
 	$(PYTHON) -m venv --clear build/pins

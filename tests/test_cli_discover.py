@@ -150,6 +150,11 @@ def test_the_result_is_written(run: Run) -> None:
     assert list(circuit.names) == found["circuit"]["components"]
     with np.load("a/run/witnesses.npz", allow_pickle=False) as arrays:
         assert set(arrays.files) == {f"{n}:z" for n in found["witnesses"]}
+    told = pc.Run.load("a/run")
+    assert str(told) in out
+    assert told.document["settings"]["data"] == "data.npz"
+    assert told.labels is not None
+    assert told.labels.tolist() == [0]
 
 
 def test_pixels_are_normalised_and_epsilon_with_them(run: Run) -> None:
@@ -168,6 +173,9 @@ def test_pixels_are_normalised_and_epsilon_with_them(run: Run) -> None:
     claim = pc.Claim([ball], pc.Zero(), pc.LogitDifference(2.0))
     graph = pc.Graph.from_onnx("conv.onnx")
     assert found["circuit"]["components"] == list(pc.discover(graph, claim).circuit.names)
+    run(*options, "--out", "scaled")
+    told = pc.Run.load("scaled")
+    np.testing.assert_allclose(told.pixels(told.inputs)[0], pixels.numpy())
     code, out, _ = run(*options, "--eps-scale", "input")
     assert "Scale: epsilon 0.02 in the normalised scale" in out
 

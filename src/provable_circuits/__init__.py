@@ -22,6 +22,7 @@ from provable_circuits.claims.patching import (
 from provable_circuits.discover import minimality
 from provable_circuits.discover.api import blocking_set, discover
 from provable_circuits.discover.result import BlockingSet, Result
+from provable_circuits.discover.run import Run
 from provable_circuits.errors import ProvableCircuitsError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Component, Components
@@ -74,6 +75,7 @@ __all__ = [
     "Reachable",
     "Refuted",
     "Result",
+    "Run",
     "Undecided",
     "Verdict",
     "Verifier",

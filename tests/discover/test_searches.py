@@ -104,6 +104,11 @@ def test_the_document_says_what_the_result_rests_on() -> None:
     assert set(document["kept"].values()) == {"necessary"}
     assert set(document["witnesses"]) == set(result.circuit.names)
     assert document["queries"]["total"] == sum(document["queries"]["by_stage"].values())
+    answers = document["queries"]["by_stage_and_verdict"]
+    stages = {stage: sum(kinds.values()) for stage, kinds in answers.items()}
+    assert stages == document["queries"]["by_stage"]
+    for kind, count in document["queries"]["by_verdict"].items():
+        assert sum(kinds.get(kind, 0) for kinds in answers.values()) == count
     assert document["timeline"][-1]["size"] == len(result.circuit)
 
 

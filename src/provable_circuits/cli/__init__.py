@@ -12,6 +12,7 @@ import provable_circuits as pc
 from provable_circuits.cli.demo import demo
 from provable_circuits.cli.discover import discover
 from provable_circuits.cli.reproduce import reproduce
+from provable_circuits.cli.show import show
 from provable_circuits.cli.verify import verify
 from provable_circuits.errors import ProvableCircuitsError
 
@@ -43,6 +44,7 @@ def root(
 app.command()(demo)
 app.command()(discover)
 app.command()(reproduce)
+app.command()(show)
 app.command()(verify)
 
 

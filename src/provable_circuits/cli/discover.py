@@ -208,9 +208,9 @@ def discover(
     from provable_circuits.cli.claims import ClaimOptions
     from provable_circuits.cli.inputs import Scale, chosen, read_inputs
     from provable_circuits.cli.threads import use_threads_for
+    from provable_circuits.discover.run import prepare_folder
     from provable_circuits.network.graph import Graph
     from provable_circuits.report.live import LiveLine
-    from provable_circuits.report.run_folder import prepare_folder, write_run
 
     if dask is not None and workers != 1:
         raise ArgumentError("Give either --workers or --dask, not both.")
@@ -298,15 +298,13 @@ def discover(
         blocking = None
         if blocking_set and result.stopped is None:
             blocking = pc.blocking_set(graph, claim, granularity, **shared)
-    document = result.document()
-    document["settings"] = {**asked, **document["settings"]}
-    document["version"] = pc.__version__
-    if blocking is not None:
-        document["blocking_set"] = blocking.document()
+    record = result.record(
+        asked, labels=own, mean=normal.mean, std=normal.std, blocking_set=blocking
+    )
     if out is not None:
-        write_run(out, result, document)
+        record.save(out)
     if json:
-        typer.echo(json_format.dumps(document, indent=2))
+        typer.echo(json_format.dumps(record.document, indent=2))
     else:
         typer.echo(str(result))
         typer.echo(f"Scale: {options.scale_line(normal)}")

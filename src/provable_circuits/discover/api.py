@@ -154,7 +154,7 @@ def discover(
         lower_holds="unconditional" if search.monotone.known else "assumed",
         monotone=search.monotone.reason,
         queries=dict(search.queries),
-        stages=dict(search.stages),
+        answers={stage: dict(kinds) for stage, kinds in search.stages.items()},
         timeline=tuple(search.timeline),
         stopped=search.stopped,
         settings=settings,

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
+from os import PathLike
 from typing import Any
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
 from provable_circuits.claims.claim import Claim
-from provable_circuits.discover.guarantees import HOLDS, NECESSITY, Kept, Minimality
+from provable_circuits.claims.words import broken, domain_words, metric_words, patching_words
+from provable_circuits.discover.guarantees import Kept, Minimality
+from provable_circuits.discover.pictures import size_chart
+from provable_circuits.discover.run import Run
 from provable_circuits.discover.search import Moment
+from provable_circuits.discover.summary import summary
+from provable_circuits.drawing.svg import svg
 from provable_circuits.network.circuit import Circuit
+from provable_circuits.network.diagram import diagram_of
 from provable_circuits.verify.verdict import Refuted, Verdict
 
 
@@ -30,7 +42,7 @@ class Result:
         lower_holds: ``"unconditional"``, or ``"assumed"`` if the bound needs a monotone predicate.
         monotone: what is known of the predicate, in a sentence.
         queries: how many questions were answered how.
-        stages: how many questions each stage answered.
+        answers: how many questions each stage answered how.
         timeline: size of the best circuit and lower bound, over time.
         stopped: ``"interrupted"`` or ``"budget"`` if the search was cut short, else None.
         settings: how the search was asked for.
@@ -48,7 +60,7 @@ class Result:
     lower_holds: str
     monotone: str
     queries: Mapping[str, int]
-    stages: Mapping[str, int]
+    answers: Mapping[str, Mapping[str, int]]
     timeline: tuple[Moment, ...]
     stopped: str | None
     settings: Mapping[str, Any]
@@ -60,22 +72,42 @@ class Result:
         """The search."""
         return str(self.settings["algorithm"])
 
+    @property
+    def stages(self) -> dict[str, int]:
+        """How many questions each stage answered."""
+        return {stage: sum(kinds.values()) for stage, kinds in self.answers.items()}
+
+    def draw(self, path: str | PathLike[str] | None = None, other: Circuit | None = None) -> str:
+        """A drawing of the circuit; see ``Circuit.draw``."""
+        return self.circuit.draw(path, other)
+
     def document(self) -> dict[str, Any]:
         """The result as plain data, ready for JSON."""
-        circuit, minimality = self.circuit, self.minimality
+        circuit, claim, minimality = self.circuit, self.claim, self.minimality
+        graph = circuit.components.graph
+        anchor = graph.run(claim.centers, torch.float64)
         return {
             "circuit": {
                 "components": list(circuit.names),
                 "size": len(circuit),
                 "of": len(circuit.components),
-                "network": circuit.components.graph.digest,
+                "network": graph.digest,
+                "layers": [
+                    {"name": site.layer.name, "components": [c.name for c in site.components]}
+                    for site in circuit.components.sites
+                ],
             },
             "faithful": self.faithful,
             "bound": getattr(self.verdict, "bound", None),
             "claim": {
-                "inputs": [repr(domain) for domain in self.claim.inputs],
-                "patching": repr(self.claim.patching),
-                "metric": repr(self.claim.metric),
+                "inputs": [repr(domain) for domain in claim.inputs],
+                "patching": repr(claim.patching),
+                "metric": repr(claim.metric),
+                "in_words": {
+                    "inputs": [domain_words(domain) for domain in claim.inputs],
+                    "patching": patching_words(claim.patching),
+                    "metric": metric_words(claim.metric),
+                },
             },
             "minimality": {
                 "notion": minimality.notion,
@@ -89,14 +121,15 @@ class Result:
             },
             "kept": {name: reason.status for name, reason in self.kept.items()},
             "witnesses": {
-                name: witness_document(reason.verdict)
+                name: _explained(reason.verdict, claim, anchor)
                 for name, reason in self.kept.items()
                 if isinstance(reason.verdict, Refuted)
             },
             "queries": {
                 "total": sum(self.queries.values()),
                 "by_verdict": dict(self.queries),
-                "by_stage": dict(self.stages),
+                "by_stage": self.stages,
+                "by_stage_and_verdict": {name: dict(kinds) for name, kinds in self.answers.items()},
             },
             "timeline": [
                 {"seconds": m.seconds, "size": m.size, "lower": m.lower, "queries": m.queries}
@@ -108,45 +141,68 @@ class Result:
             "settings": dict(self.settings),
         }
 
-    def __str__(self) -> str:
-        circuit, claim = self.circuit, self.claim
-        share = f"{len(circuit)} of {len(circuit.components)} components"
-        how = {
-            "proved": f"proved for every input in {len(claim.inputs)} domain(s)",
-            "sampled": "held at the sampled points; nothing is proved",
-            "undecided": "not decided",
-        }[self.faithful]
-        lines = [f"Circuit: {share}", *_by_layer(circuit)]
-        if self.stopped is not None:
-            why = {"interrupted": "interrupted", "budget": "its time was over"}[self.stopped]
-            lines.append(f"Stopped early: {why}; this is the best circuit so far")
-        lines.append(f"Faithful: {how}")
-        lines.append(f"  inputs    {claim.inputs[0]!r}" + (" ..." if len(claim.inputs) > 1 else ""))
-        lines.append(f"  patching  {claim.patching!r}")
-        lines.append(f"  metric    {claim.metric!r}")
-        lines += self._minimality_lines()
-        counts = Counter(reason.status for reason in self.kept.values())
-        lines.append("Kept components:")
-        lines.extend(f"  {count:>3} {NECESSITY[reason]}" for reason, count in counts.items())
-        if not counts:
-            lines.append("    0 (the empty circuit is faithful: is the tolerance too large?)")
-        answers = ", ".join(f"{count} {kind}" for kind, count in sorted(self.queries.items()))
-        lines.append(f"Questions: {sum(self.queries.values())} ({answers}) in {self.seconds:.2f} s")
-        return "\n".join(lines)
+    def record(
+        self,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        labels: Any = None,
+        mean: Any = None,
+        std: Any = None,
+        blocking_set: BlockingSet | None = None,
+    ) -> Run:
+        """All that is worth keeping, as plain data: what ``save`` writes and pages show.
 
-    def _minimality_lines(self) -> list[str]:
-        minimality = self.minimality
-        if minimality.notion == "none":
-            lines = [f"Minimal: not shown ({minimality.basis})"]
-        else:
-            how = HOLDS[minimality.holds]
-            lines = [f"Minimal: {minimality.notion}{f', {how}' if how else ''}"]
-            lines.append(f"  because {minimality.basis}")
-        if self.lower and minimality.notion != "cardinal":
-            condition = "if the predicate is monotone, " if self.lower_holds == "assumed" else ""
-            bound = f"no faithful circuit has fewer than {self.lower} components"
-            lines.append(f"  {condition}{bound}")
-        return lines
+        Args:
+            settings: more settings to tell of, such as the names of files.
+            labels: what the claim's inputs show, one whole number for each.
+            mean: if inputs are ``(pixel - mean) / std``, the mean: one number, or one for each
+                channel.
+            std: the standard deviation of that.
+            blocking_set: a blocking set that was found beside the circuit.
+        """
+        from provable_circuits import __version__
+
+        circuit, inputs = self.circuit, self.claim.centers
+        document = self.document()
+        document["settings"] = {**(settings or {}), **document["settings"]}
+        document["version"] = __version__
+        if blocking_set is not None:
+            document["blocking_set"] = blocking_set.document()
+        return Run(
+            document=document,
+            circuit=circuit.to_json(),
+            diagram=diagram_of(circuit),
+            inputs=inputs.numpy(),
+            outputs=circuit.components.graph.run(inputs, torch.float64).numpy(),
+            witnesses=self._witness_arrays(),
+            labels=None if labels is None else np.asarray(labels),
+            mean=None if mean is None else np.atleast_1d(np.asarray(mean)),
+            std=None if std is None else np.atleast_1d(np.asarray(std)),
+        )
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write the result into a folder, for ``Run.load`` and ``provable-circuits show``."""
+        self.record().save(folder)
+
+    def _witness_arrays(self) -> dict[str, NDArray[Any]]:
+        """The inputs of all witnesses, and what was patched with, by component."""
+        arrays = {}
+        for name, kept in self.kept.items():
+            if not isinstance(kept.verdict, Refuted):
+                continue
+            witness = kept.verdict.witness
+            arrays[f"{name}:z"] = witness.z.numpy()
+            if witness.patch_input is not None:
+                arrays[f"{name}:patch_input"] = witness.patch_input.numpy()
+            for tensor, value in (witness.patch_values or {}).items():
+                arrays[f"{name}:patch:{tensor}"] = value.numpy()
+        return arrays
+
+    def __str__(self) -> str:
+        return summary(self.document())
+
+    def _repr_html_(self) -> str:
+        return _html(self.draw(), str(self), svg(size_chart(self.document())))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,6 +265,9 @@ class BlockingSet:
             lines.append(f"  {self.monotone}; {condition}no smaller set does so")
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        return _html("" if self.removed is None else (~self.removed).draw(), str(self))
+
 
 def witness_document(refuted: Refuted) -> dict[str, Any]:
     """A witness in numbers, without its tensors."""
@@ -223,14 +282,16 @@ def witness_document(refuted: Refuted) -> dict[str, Any]:
     }
 
 
-def _by_layer(circuit: Circuit) -> list[str]:
-    """One line for each layer: what is kept, of how many."""
-    lines = []
-    width = max(len(site.layer.name) for site in circuit.components.sites)
-    for site in circuit.components.sites:
-        kept = [c.name.rpartition("/")[2] for c in site.components if c in circuit]
-        names = ", ".join(kept) if kept else "nothing"
-        lines.append(
-            f"  {site.layer.name:<{width}}  {len(kept):>3} of {len(site.components):<4} {names}"
-        )
-    return lines
+def _explained(refuted: Refuted, claim: Claim, anchor: Tensor) -> dict[str, Any]:
+    """A witness in numbers, with those that matter in words."""
+    witness = refuted.witness
+    how = broken(
+        claim.metric, witness.index, anchor, witness.reference, witness.output, witness.excess
+    )
+    return {**witness_document(refuted), "matters": list(how.outputs), "in_words": how.words}
+
+
+def _html(picture: str, text: str, *charts: str) -> str:
+    """What a notebook shows: pictures around a text."""
+    words = f'<pre style="white-space: pre-wrap">{escape(text)}</pre>'
+    return f"<div>{picture}{words}{''.join(charts)}</div>"

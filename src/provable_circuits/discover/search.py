@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -51,6 +51,7 @@ class Search:
     Attributes:
         best: the smallest circuit shown to be faithful so far, None before the first.
         verdict: the verdict on it.
+        queries, stages: how many questions were answered how, in all and by each stage.
         lower: no faithful circuit is smaller, if the predicate is monotone; 0 if nothing is known.
         refuted: by a circuit's bits its refutation; of very many the latest.
         unfaithful, proved: the bits of all circuits that were refuted, or shown to be faithful.
@@ -77,7 +78,7 @@ class Search:
         self.verdict: Verdict | None = None
         self.lower = 0
         self.queries: Counter[str] = Counter()
-        self.stages: Counter[str] = Counter()
+        self.stages: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.timeline: list[Moment] = []
         self.refuted: dict[int, Refuted] = {}
         self.unfaithful: set[int] = set()
@@ -160,7 +161,7 @@ class Search:
     def record(self, circuit: Circuit, verdict: Verdict, doing: str | None = None) -> None:
         """Count an answer, and keep what it shows."""
         self.queries[verdict.kind] += 1
-        self.stages[verdict.stage] += 1
+        self.stages[verdict.stage][verdict.kind] += 1
         self._done += 1
         if isinstance(verdict, Refuted):
             self.refuted[circuit.bits] = verdict

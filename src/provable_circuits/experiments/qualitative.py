@@ -22,6 +22,7 @@ from torch import Tensor
 
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.patching import Zero
+from provable_circuits.drawing.pixels import difference_pixels, image_pixels
 from provable_circuits.experiments.rows import Bench, Job, circuit_cell
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.execution import circuit_activations
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 MAPS = 3
 """Filters shown of each kind."""
+
+WIDE = (8, 16)
+"""Height and width of the flat images of tinytaxinet."""
 
 DIGITS = 4
 """Decimals that are kept of pictures."""
@@ -167,26 +171,12 @@ def _panels(witness: Mapping[str, Any]) -> list[list[Panel]]:
 
 
 def _show(axes: Axes, title: str, values: np.ndarray[Any, Any], style: str) -> None:
-    values = _picture(values, style)
-    settings: dict[str, Any] = {"image": {"cmap": "grey"}, "heat": {"cmap": "inferno"}}.get(
-        style, {}
-    )
-    if style == "signed" and values.ndim == 2:
-        most = float(np.abs(values).max()) or 1.0
-        settings = {"cmap": "RdBu", "vmin": -most, "vmax": most}
-    axes.imshow(values, **settings)
+    if values.ndim == 1 and len(values) == WIDE[0] * WIDE[1]:
+        values = values.reshape(WIDE)
     axes.set_title(title, fontsize=7)
-
-
-def _picture(values: np.ndarray[Any, Any], style: str) -> np.ndarray[Any, Any]:
-    """A picture that can be shown: flat digits as squares, channels last, colours from 0 to 1."""
-    if values.ndim == 1:
-        side = round(len(values) ** 0.5)
-        return values.reshape(side if side * side == len(values) else 8, -1)
-    if values.ndim == 2:
-        return values
-    if style == "signed":
-        return np.asarray(values.sum(0))
-    low, high = float(values.min()), float(values.max())
-    scaled = (values - low) / ((high - low) or 1.0)
-    return np.asarray(scaled[0] if len(values) == 1 else np.moveaxis(scaled, 0, 2))
+    if style == "heat":
+        axes.imshow(values, cmap="inferno")
+        return
+    pixels = difference_pixels(values) if style == "signed" else image_pixels(values)
+    if pixels is not None:
+        axes.imshow(pixels, cmap="grey", vmin=0, vmax=255)

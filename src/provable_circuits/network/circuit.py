@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from provable_circuits.drawing.files import save
+from provable_circuits.drawing.svg import svg
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.components import Component, Components
 from provable_circuits.network.execution import Patch, run_circuits
@@ -145,6 +148,23 @@ class Circuit:
                 f"and names {len(circuit)}."
             )
         return circuit
+
+    def draw(self, path: str | PathLike[str] | None = None, other: Circuit | None = None) -> str:
+        """A drawing of the circuit as SVG text; layers from the left to the right.
+
+        Args:
+            path: a file to write it to as well, ``.svg``, or ``.png`` (extra ``plot``).
+            other: a circuit to compare with; what only one of the two keeps is in colour.
+        """
+        from provable_circuits.network.diagram import diagram_of
+
+        diagram = diagram_of(self, other)
+        if path is not None:
+            save(diagram, path)
+        return svg(diagram)
+
+    def _repr_svg_(self) -> str:
+        return self.draw()
 
     def __repr__(self) -> str:
         layers: dict[str, list[str]] = {}

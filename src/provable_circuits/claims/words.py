@@ -1,0 +1,197 @@
+"""Claims in plain words: where inputs range, what is patched in, what is asked, how it is broken.
+
+>>> from provable_circuits.claims.domains import Ball
+>>> domain_words(Ball([0.2, 0.4], eps=0.1, clip=(0, 1)))
+'every value may move by up to 0.1, and stays within 0 to 1'
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from provable_circuits.claims.domains import Ball, Box, Domain, Point
+from provable_circuits.claims.metrics import (
+    KLDivergence,
+    LogitDifference,
+    MaxAbs,
+    MeanSquaredError,
+    Metric,
+    Norm,
+    WinnerMargin,
+    target_outputs,
+)
+from provable_circuits.claims.patching import (
+    Constant,
+    IntervalHull,
+    Mean,
+    Patching,
+    RangingPatching,
+    Reachable,
+    Zero,
+)
+
+POINT = "the input itself, and no other"
+"""Where an input ranges that does not move."""
+
+NORMS = {1.0: "the 1-norm", 2.0: "the 2-norm", math.inf: "the maximum norm"}
+
+
+def domain_words(domain: Domain) -> str:
+    """Where an input ranges."""
+    if isinstance(domain, Ball):
+        return _ball_words(domain)
+    if isinstance(domain, Point):
+        return POINT
+    if isinstance(domain, Box):
+        widest = float((domain.upper - domain.lower).max())
+        return f"every value ranges between two ends of its own, at most {widest:.4g} apart"
+    return repr(domain)
+
+
+def _ball_words(ball: Ball) -> str:
+    radius = _range_words(ball.eps)
+    if ball.p == math.inf:
+        words = f"every value may move by up to {radius}"
+    else:
+        words = f"all values together may move by up to {radius} in {NORMS[ball.p]}"
+    if ball.clip is not None:
+        low, high = ball.clip
+        words += f", and stays within {float(low.min()):.4g} to {float(high.max()):.4g}"
+    if ball.mask is not None:
+        fixed = int((~ball.mask.expand(ball.shape)).sum())
+        words += f"; {fixed} of {math.prod(ball.shape)} values do not move at all"
+    return words
+
+
+def _range_words(values: Tensor) -> str:
+    low, high = float(values.min()), float(values.max())
+    return f"{high:.4g}" if low == high else f"{low:.4g} to {high:.4g}, depending on its place"
+
+
+def patching_words(patching: Patching) -> str:
+    """What a removed component outputs."""
+    if isinstance(patching, Zero):
+        return "zero"
+    if isinstance(patching, Mean):
+        return "its mean over some data"
+    if isinstance(patching, Constant):
+        return "a fixed value"
+    if isinstance(patching, RangingPatching):
+        region = "of a region"
+        if patching.eps is not None:
+            region = f"within {patching.eps:.4g} of the claimed one"
+        if isinstance(patching, Reachable):
+            return (
+                f"whatever the network computes in its place at some input {region}, "
+                "the same input for all removed components"
+            )
+        if isinstance(patching, IntervalHull):
+            return (
+                f"any value of the interval that bounds it over all inputs {region}, "
+                "each unit independently of the others"
+            )
+    return repr(patching)
+
+
+def metric_words(metric: Metric) -> str:
+    """What is asked of a circuit's outputs."""
+    if isinstance(metric, LogitDifference):
+        which = {str: "the output that the network predicts", int: f"output {metric.target}"}
+        target = which.get(type(metric.target), "each input's target output")
+        return f"{target} stays within {metric.tolerance:.4g} of the network's"
+    if isinstance(metric, WinnerMargin):
+        rival = "the runner-up" if metric.against == "runner-up" else "every other output"
+        return f"the network's winner keeps at least {metric.fraction:.4g} of its lead over {rival}"
+    if isinstance(metric, MaxAbs):
+        return f"every output stays within {metric.tolerance:.4g} of the network's"
+    if isinstance(metric, Norm):
+        return f"the outputs stay within {metric.tolerance:.4g} of the network's in {_norm(metric)}"
+    if isinstance(metric, MeanSquaredError):
+        return f"the mean squared difference of the outputs is at most {metric.tolerance:.4g}"
+    if isinstance(metric, KLDivergence):
+        return f"the Kullback-Leibler divergence of the outputs is at most {metric.tolerance:.4g}"
+    return repr(metric)
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """How a metric is broken at one place.
+
+    Attributes:
+        outputs: the outputs that matter.
+        words: the numbers that break it, in a clause.
+    """
+
+    outputs: tuple[int, ...]
+    words: str
+
+
+def broken(
+    metric: Metric, index: int, anchor: Tensor, reference: Tensor, output: Tensor, excess: float
+) -> Broken:
+    """How a metric is broken by a circuit's outputs at one place.
+
+    Args:
+        metric: the metric.
+        index: which of the claim's inputs the place belongs to.
+        anchor: the network's outputs at the unperturbed inputs, [inputs, outputs].
+        reference: the network's outputs at the place, [outputs].
+        output: the circuit's outputs there, [outputs].
+        excess: by how much the metric is exceeded.
+    """
+    if isinstance(metric, LogitDifference):
+        return _apart(int(target_outputs(metric.target, anchor)[index]), metric, reference, output)
+    if isinstance(metric, MaxAbs):
+        return _apart(int((output - reference).abs().argmax()), metric, reference, output)
+    if isinstance(metric, WinnerMargin):
+        return _overtaken(metric, anchor[index], output)
+    everything = tuple(range(len(output)))
+    tolerance = getattr(metric, "tolerance", None)
+    if tolerance is None:
+        return Broken(everything, f"the metric is exceeded by {excess:.4g}")
+    measure = {
+        MeanSquaredError: "the mean squared difference of the outputs",
+        KLDivergence: "the Kullback-Leibler divergence of the outputs",
+    }.get(type(metric), "the distance of the outputs")
+    if isinstance(metric, Norm):
+        measure += f" in {_norm(metric)}"
+    return Broken(
+        everything, f"{measure} is {excess + tolerance:.4g}, where {tolerance:.4g} is allowed"
+    )
+
+
+def _apart(
+    place: int, metric: LogitDifference | MaxAbs, reference: Tensor, output: Tensor
+) -> Broken:
+    """One output of the circuit is too far from the network's."""
+    network, circuit = float(reference[place]), float(output[place])
+    return Broken(
+        (place,),
+        f"output {place} is {network:.4g} in the network and {circuit:.4g} in the circuit: "
+        f"{abs(circuit - network):.4g} apart, where {metric.tolerance:.4g} is allowed",
+    )
+
+
+def _overtaken(metric: WinnerMargin, anchor: Tensor, output: Tensor) -> Broken:
+    """The winner's lead became too small."""
+    top = anchor.topk(2)
+    winner, rival = (int(place) for place in top.indices)
+    wanted = metric.fraction * float(top.values[0] - top.values[1])
+    if metric.against == "all":
+        others = output.clone()
+        others[winner] = -math.inf
+        rival = int(others.argmax())
+    lead = float(output[winner] - output[rival])
+    how = "leads" if lead >= 0 else "falls behind"
+    return Broken(
+        (winner, rival),
+        f"output {winner} {how} output {rival} by {abs(lead):.4g} in the circuit, "
+        f"where a lead of {wanted:.4g} is asked",
+    )
+
+
+def _norm(metric: Norm) -> str:
+    return NORMS[float(metric.p)]

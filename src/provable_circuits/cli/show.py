@@ -1,0 +1,81 @@
+"""``provable-circuits show``."""
+
+from __future__ import annotations
+
+import json as json_format
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from provable_circuits.errors import ArgumentError, DataError
+
+if TYPE_CHECKING:
+    from provable_circuits.discover.run import Run
+    from provable_circuits.report.comparison import Comparison
+
+
+def show(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A folder that discover --out wrote.")],
+    other: Annotated[
+        Path | None,
+        typer.Argument(metavar="RUN2", help="A second one, about the same network, to compare."),
+    ] = None,
+    html: Annotated[
+        bool,
+        typer.Option(
+            "--html",
+            help="Write a page for a browser: report.html in the folder of the run, or "
+            "comparison.html in that of the first of two.",
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Another place for the page."),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one machine-readable document.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+) -> None:
+    """Show a run that was saved: as text, or as one HTML page that opens offline.
+
+    Neither the model nor the data is needed. With two runs, their circuits are compared.
+
+    Example: provable-circuits show run/ --html
+    """
+    from provable_circuits.discover.run import Run
+    from provable_circuits.report.comparison import Comparison, names_of
+    from provable_circuits.report.text import print_comparison, print_run
+
+    if out is not None and not html:
+        raise ArgumentError("The '--out' option says where the page goes: give --html too.")
+    first = Run.load(run)
+    shown: Run | Comparison = first
+    if other is not None:
+        shown = Comparison(first, Run.load(other), names_of(run, other))
+    path = out or run / ("report.html" if other is None else "comparison.html")
+    if html:
+        _write_page(shown, run.resolve().name, path)
+    if quiet:
+        return
+    if json:
+        document = shown.document if isinstance(shown, Run) else shown.document()
+        typer.echo(json_format.dumps(document, indent=2))
+    elif html:
+        typer.echo(f"Written to {path}")
+    elif isinstance(shown, Run):
+        print_run(Console(highlight=False), shown)
+    else:
+        print_comparison(Console(highlight=False), shown)
+
+
+def _write_page(shown: Run | Comparison, name: str, path: Path) -> None:
+    from provable_circuits.report.page.build import report_page
+
+    page = report_page(shown, name)
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"The page '{path}' cannot be written: {error.strerror}.") from None

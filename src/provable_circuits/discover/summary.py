@@ -1,0 +1,72 @@
+"""A result in a few lines, from its document: the same words after a search and from a folder."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from provable_circuits.discover.guarantees import HOLDS, NECESSITY
+
+FAITHFUL = {
+    "proved": "proved for every input in {domains} domain(s)",
+    "sampled": "held at the sampled points; nothing is proved",
+    "undecided": "not decided",
+}
+"""How far faithfulness was shown."""
+
+STOPPED = {"interrupted": "interrupted", "budget": "its time was over"}
+"""Why a search was cut short."""
+
+
+def summary(document: Mapping[str, Any]) -> str:
+    """What was found, what it rests on, and what it cost."""
+    circuit, claim = document["circuit"], document["claim"]
+    inputs = claim["inputs"]
+    lines = [f"Circuit: {circuit['size']} of {circuit['of']} components", *_by_layer(circuit)]
+    if document["stopped"] is not None:
+        why = STOPPED[document["stopped"]]
+        lines.append(f"Stopped early: {why}; this is the best circuit so far")
+    lines.append(f"Faithful: {FAITHFUL[document['faithful']].format(domains=len(inputs))}")
+    lines.append(f"  inputs    {inputs[0]}" + (" ..." if len(inputs) > 1 else ""))
+    lines.append(f"  patching  {claim['patching']}")
+    lines.append(f"  metric    {claim['metric']}")
+    lines += _minimality_lines(document["minimality"])
+    counts = Counter(document["kept"].values())
+    lines.append("Kept components:")
+    lines.extend(f"  {count:>3} {NECESSITY[reason]}" for reason, count in counts.items())
+    if not counts:
+        lines.append("    0 (the empty circuit is faithful: is the tolerance too large?)")
+    queries = document["queries"]
+    answers = ", ".join(f"{count} {kind}" for kind, count in sorted(queries["by_verdict"].items()))
+    lines.append(f"Questions: {queries['total']} ({answers}) in {document['seconds']:.2f} s")
+    return "\n".join(lines)
+
+
+def _by_layer(circuit: Mapping[str, Any]) -> list[str]:
+    """One line for each layer: what is kept, of how many."""
+    lines = []
+    kept = set(circuit["components"])
+    width = max(len(layer["name"]) for layer in circuit["layers"])
+    for layer in circuit["layers"]:
+        own = [name.rpartition("/")[2] for name in layer["components"] if name in kept]
+        names = ", ".join(own) if own else "nothing"
+        lines.append(
+            f"  {layer['name']:<{width}}  {len(own):>3} of {len(layer['components']):<4} {names}"
+        )
+    return lines
+
+
+def _minimality_lines(minimality: Mapping[str, Any]) -> list[str]:
+    if minimality["notion"] == "none":
+        lines = [f"Minimal: not shown ({minimality['basis']})"]
+    else:
+        how = HOLDS[minimality["holds"]]
+        lines = [f"Minimal: {minimality['notion']}{f', {how}' if how else ''}"]
+        lines.append(f"  because {minimality['basis']}")
+    if minimality["lower"] and minimality["notion"] != "cardinal":
+        assumed = minimality["lower_holds"] == "assumed"
+        condition = "if the predicate is monotone, " if assumed else ""
+        bound = f"no faithful circuit has fewer than {minimality['lower']} components"
+        lines.append(f"  {condition}{bound}")
+    return lines

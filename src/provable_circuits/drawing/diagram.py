@@ -1,0 +1,121 @@
+"""What a drawing of a circuit shows, as plain data: layers, their components, and connections."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from provable_circuits.errors import ArgumentError
+
+STATUSES = MappingProxyType(
+    {
+        "kept": "kept",
+        "removed": "removed",
+        "first only": "only in {first}",
+        "second only": "only in {second}",
+    }
+)
+"""What can be said of a component, and how the legend puts it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One component.
+
+    Attributes:
+        name: its full name.
+        label: the short name that is written on it, a number within its layer as a rule.
+        status: a word of ``STATUSES``; where two circuits are compared, ``"kept"`` means by both
+            and ``"removed"`` by both.
+    """
+
+    name: str
+    label: str
+    status: str
+
+    def __post_init__(self) -> None:
+        if self.status not in STATUSES:
+            raise ArgumentError(
+                f"The 'status' of a Node must be one of {', '.join(map(repr, STATUSES))}. "
+                f"Got {self.status!r} instead."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One layer with its components; without any it is a mere place, such as the input."""
+
+    title: str
+    nodes: tuple[Node, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A connection from one column to another, by their places; dashed if it is residual."""
+
+    source: int
+    target: int
+    dashed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Diagram:
+    """A circuit, or two compared, ready to be drawn.
+
+    Attributes:
+        columns: the layers, from the left to the right.
+        links: the connections between them, each from the left to the right.
+        title: what is written above.
+        compared: what the two circuits are called, if there are two.
+    """
+
+    columns: tuple[Column, ...]
+    links: tuple[Link, ...] = ()
+    title: str = ""
+    compared: tuple[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        for link in self.links:
+            if not 0 <= link.source < link.target < len(self.columns):
+                raise ArgumentError(
+                    f"A Link must lead from a column to a later one of {len(self.columns)}. "
+                    f"Got {link.source} and {link.target} instead."
+                )
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All components, column by column."""
+        return tuple(node for column in self.columns for node in column.nodes)
+
+    @property
+    def legend(self) -> tuple[tuple[str, str], ...]:
+        """The statuses that occur, each with words for it and how many have it."""
+        counts = Counter(node.status for node in self.nodes)
+        return tuple(
+            (status, f"{self.words(status)} ({counts[status]})")
+            for status in STATUSES
+            if counts[status]
+        )
+
+    def words(self, status: str) -> str:
+        """How a status is put in this diagram."""
+        if self.compared is None:
+            return STATUSES[status]
+        if status in ("kept", "removed"):
+            return f"{status} by both"
+        first, second = self.compared
+        return STATUSES[status].format(first=first, second=second)
+
+    @property
+    def description(self) -> str:
+        """The whole drawing in words, layer by layer."""
+        sentences = []
+        for column in (column for column in self.columns if column.nodes):
+            parts = []
+            for status in STATUSES:
+                labels = [node.label for node in column.nodes if node.status == status]
+                if labels:
+                    parts.append(f"{self.words(status)} {', '.join(labels)}")
+            sentences.append(f"{column.title}: {'; '.join(parts)}.")
+        return " ".join(sentences)

@@ -1,0 +1,355 @@
+"""What a run shows, in plain words: its headline, its guarantees, and why a component is kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from provable_circuits.claims.words import POINT
+from provable_circuits.discover.guarantees import HOLDS
+from provable_circuits.discover.run import Run
+from provable_circuits.report.comparison import Comparison
+
+SHOWN, PARTLY, OPEN = "shown", "partly", "open"
+"""How firm a statement is: without condition, under a condition, or not at all."""
+
+MEANINGS = {
+    "quasi": "some component cannot be removed",
+    "local": "no single component can be removed",
+    "subset": "no set of components can be removed",
+    "cardinal": "no faithful circuit is smaller",
+}
+
+SHORT = {
+    "necessary": "kept, and necessary",
+    "refuted-when-tried": "kept, since removing it failed when it was tried",
+    "undecided": "kept, not shown necessary",
+    "removable": "kept, though it could be removed",
+}
+
+CONDITIONS = {
+    "assumed": ", if monotone",
+    "undecided": ", but for undecided",
+    "assumed-undecided": ", if monotone, but for undecided",
+}
+"""What is added to a notion of minimality that holds under a condition."""
+
+ARITHMETIC = (
+    "rigorous bounds over each whole region, with every rounding error of their computation "
+    "enclosed. They hold for the network in real arithmetic, with its weights exactly as stored."
+)
+
+
+STAGES = {
+    "attack": "a search along gradients",
+    "branching": "bounds after the question was split",
+    "carried": "an earlier question of the search",
+    "corner": "the worst corner of a region",
+    "difference": "bounds on the difference alone",
+    "exact": "exact rational arithmetic",
+    "growth": "gradients of many circuits at once",
+    "halving": "bounds after the regions were split",
+    "identical": "equality with the network",
+    "inert": "the removal changing nothing",
+    "linear": "linear bounds",
+    "pool": "an earlier question of the search",
+    "sampling": "evaluation at points",
+    "slopes": "linear bounds with optimised slopes",
+    "splitting": "bounds after the question was split",
+}
+"""What answers questions, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Something that a run says of its circuit.
+
+    Attributes:
+        title: what it is about.
+        answer: the answer in a word or two.
+        firmness: ``SHOWN``, ``PARTLY`` or ``OPEN``.
+        words: the statement.
+        basis: what it rests on; empty if there is nothing to add.
+    """
+
+    title: str
+    answer: str
+    firmness: str
+    words: str
+    basis: str = ""
+
+
+def headline(run: Run) -> str:
+    """What was found, in a line."""
+    circuit = run.document["circuit"]
+    many = f"{circuit['size']} of {counted(circuit['of'], 'component')}"
+    verb = "is" if circuit["size"] == 1 else "are"
+    return {
+        "proved": f"{many} {verb} provably enough",
+        "sampled": f"{many} {verb} enough at the points tried",
+        "undecided": f"{many}, and nothing was proved",
+    }[run.document["faithful"]]
+
+
+def lead(run: Run) -> str:
+    """The claim in a sentence or two."""
+    document = run.document
+    claim = document["claim"]["in_words"]
+    removed = document["circuit"]["of"] - document["circuit"]["size"]
+    if only_points(run):
+        inputs = counted(len(run.inputs), "input")
+        where = f"at {'this one input' if len(run.inputs) == 1 else f'each of these {inputs}'}"
+    else:
+        where = f"for every input in {counted(len(run.inputs), 'region')}"
+        if document["faithful"] == "sampled":
+            where = f"at the points tried in {counted(len(run.inputs), 'region')}"
+    asked = f"{where}, {claim['metric']}."
+    if document["faithful"] == "undecided":
+        asked = f"it stayed undecided whether, {asked}"
+    others = {
+        0: "No component was removed.",
+        1: f"The one removed component outputs {claim['patching']}.",
+    }
+    each = f"Each of the {removed} removed components outputs {claim['patching']}."
+    return f"{_sentence(asked)} {others.get(removed, each)}"
+
+
+def only_points(run: Run) -> bool:
+    """Whether the claim is about its inputs alone, and not about regions around them."""
+    return set(run.document["claim"]["in_words"]["inputs"]) == {POINT}
+
+
+def comparison_words(comparison: Comparison) -> tuple[str, str]:
+    """The headline and the first sentence about two runs."""
+    first, second = comparison.names
+    sizes = [len(run.kept) for run in (comparison.first, comparison.second)]
+    return (
+        f"{first} and {second}, compared",
+        f"Two circuits of one network: {sizes[0]} and {sizes[1]} of "
+        f"{counted(len(comparison.first.components), 'component')}. "
+        f"They share {len(comparison.shared)}.",
+    )
+
+
+def statements(run: Run) -> list[Statement]:
+    """The guarantees, and what each rests on."""
+    return [
+        _faithful(run),
+        _necessity(run),
+        _minimality(run),
+        *_lower_bound(run),
+        _undecided(run),
+        *_blocking_set(run),
+    ]
+
+
+def _faithful(run: Run) -> Statement:
+    document = run.document
+    if document["faithful"] == "undecided":
+        return Statement(
+            "Faithful",
+            "not decided",
+            OPEN,
+            "No circuit was shown to behave like the network; all components that were not shown "
+            "to be removable are kept.",
+        )
+    if document["faithful"] == "sampled":
+        return Statement(
+            "Faithful",
+            "at points only",
+            PARTLY,
+            "The claim held at every point that was tried. Between those points it may fail.",
+            "evaluation at points, in floating-point arithmetic. Nothing is proved.",
+        )
+    spare = ""
+    if document["bound"]:
+        spare = f" By the bound, {-document['bound']:.3g} is left before the claim would break."
+    return Statement(
+        "Faithful",
+        "proved",
+        SHOWN,
+        "The claim holds for every input that it is about, not only for those that were tried."
+        + spare,
+        ARITHMETIC,
+    )
+
+
+def _necessity(run: Run) -> Statement:
+    counts = Counter(run.document["kept"].values())
+    total = sum(counts.values())
+    if not total:
+        return Statement(
+            "Each component",
+            "none is kept",
+            SHOWN,
+            "The empty circuit satisfies the claim. Is the tolerance too large?",
+        )
+    parts = []
+    if counts["necessary"]:
+        parts.append(f"{counts['necessary']} of {total} kept components cannot be removed")
+    if counts["refuted-when-tried"]:
+        parts.append(
+            f"{counts['refuted-when-tried']} could not be removed from a larger circuit, "
+            "and were not asked about again"
+        )
+    if counts["removable"]:
+        parts.append(f"{counts['removable']} could be removed from this circuit, one at a time")
+    if counts["undecided"]:
+        parts.append(f"{counts['undecided']} were not shown to be necessary")
+    firmness = SHOWN if counts["necessary"] == total else PARTLY if counts["necessary"] else OPEN
+    answer = "all necessary" if firmness == SHOWN else f"{counts['necessary']} necessary"
+    basis = ""
+    if counts["necessary"]:
+        basis = (
+            "witnesses: for each necessary component an input of a region at which the circuit "
+            "without it breaks the claim, replayed through the network itself."
+        )
+    return Statement("Each component", answer, firmness, f"{_sentence('; '.join(parts))}.", basis)
+
+
+def _minimality(run: Run) -> Statement:
+    minimality = run.document["minimality"]
+    notion, how = minimality["notion"], HOLDS[minimality["holds"]]
+    if notion == "none":
+        return Statement(
+            "Minimal",
+            "not shown",
+            OPEN,
+            f"No notion of minimality was shown: {minimality['basis']}.",
+        )
+    firmness = SHOWN if minimality["holds"] == "unconditional" else PARTLY
+    condition = f", {how}" if how else ""
+    meaning = MEANINGS.get(notion, notion)
+    name = {"local": "locally minimal", "cardinal": "smallest"}.get(notion, f"{notion}-minimal")
+    return Statement(
+        "Minimal",
+        f"{name}{CONDITIONS.get(minimality['holds'], '')}",
+        firmness,
+        f"{_sentence(meaning)}{condition}.",
+        f"{minimality['basis']}.",
+    )
+
+
+def _lower_bound(run: Run) -> list[Statement]:
+    minimality = run.document["minimality"]
+    lower = minimality["lower"]
+    if not lower or minimality["notion"] == "cardinal":
+        return []
+    assumed = minimality["lower_holds"] == "assumed"
+    condition = ", if the predicate is monotone" if assumed else ""
+    return [
+        Statement(
+            "Smallest size",
+            f"at least {lower}",
+            PARTLY if assumed else SHOWN,
+            f"No faithful circuit has fewer than {counted(lower, 'component')}{condition}.",
+            f"{minimality['monotone']}.",
+        )
+    ]
+
+
+def _undecided(run: Run) -> Statement:
+    document = run.document
+    total = document["queries"]["total"]
+    left = document["queries"]["by_verdict"].get("undecided", 0)
+    cut = {
+        "interrupted": " The search was interrupted; this is its best circuit so far.",
+        "budget": " The search's time was over; this is its best circuit so far.",
+        None: "",
+    }[document["stopped"]]
+    if not left:
+        words = f"None of the {counted(total, 'question')} stayed undecided.{cut}"
+        return Statement("Left open", "nothing" if not cut else "the rest", SHOWN, words)
+    return Statement(
+        "Left open",
+        counted(left, "question"),
+        PARTLY,
+        f"{left} of {counted(total, 'question')} stayed undecided. Whatever depended on one is "
+        f"kept, and nothing is concluded from it.{cut}",
+    )
+
+
+def _blocking_set(run: Run) -> list[Statement]:
+    found = run.document.get("blocking_set")
+    if not isinstance(found, dict) or not isinstance(found.get("components"), list):
+        return []
+    names = ", ".join(map(str, found["components"]))
+    smallest = found.get("smallest") is True
+    return [
+        Statement(
+            "Blocking set",
+            counted(len(found["components"]), "component"),
+            SHOWN if smallest and found.get("holds") == "unconditional" else PARTLY,
+            f"Without {names} the network itself breaks the claim."
+            + (" No smaller set does so." if smallest else ""),
+            f"{found.get('monotone', 'its witness')}.",
+        )
+    ]
+
+
+def reason(run: Run, component: str) -> tuple[str, str]:
+    """A component's status in a few words, and what that means."""
+    document = run.document
+    patched = document["claim"]["in_words"]["patching"]
+    status = document["kept"].get(component)
+    proved = document["faithful"] == "proved"
+    if status is None:
+        how = (
+            "Removed by proof: the circuit, which does without it, was proved to satisfy the claim "
+            "for every input of every region."
+            if proved
+            else "Removed because the claim held without it at the points tried. Nothing is proved."
+        )
+        return ("removed, by proof" if proved else "removed"), f"{how} In its place: {patched}."
+    witness = document["witnesses"].get(component)
+    where = "" if witness is None else f" near input {witness['input'] + 1}"
+    because = "" if witness is None else f": {witness['in_words']}"
+    meaning = {
+        "necessary": f"Without it this very circuit breaks the claim{where}{because}.",
+        "refuted-when-tried": (
+            f"When its removal was tried, the circuit was still larger, and broke the claim{where}"
+            f"{because}. Of the final circuit without it nothing is known."
+        ),
+        "undecided": (
+            "It is kept because its removal stayed undecided, or was never asked about. "
+            "It may be superfluous."
+        ),
+        "removable": (
+            f"{'The' if proved else 'At the points tried, the'} circuit without it satisfies the "
+            "claim too. It is kept because its removal failed when it was tried, or was never "
+            "tried."
+        ),
+    }[status]
+    return SHORT[status], meaning
+
+
+def settings_of(run: Run) -> list[tuple[str, str]]:
+    """The settings of a run as pairs of texts, those that are not set left out."""
+    claim = run.document["claim"]
+    pairs: dict[str, Any] = {
+        **run.document["settings"],
+        "claimed patching": claim["patching"],
+        "claimed metric": claim["metric"],
+    }
+    return [(name.replace("_", " "), _value(v)) for name, v in pairs.items() if v is not None]
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun: ``1 region``, ``3 regions``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(_value(item) for item in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {_value(item)}" for name, item in value.items())
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
