@@ -9,10 +9,10 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench screenshots pins clean
+.PHONY: help demo test lint format bench docs pictures pins clean
 
 help:  ## Show this list.
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY)  ## Find a circuit in a network that reads digits, end to end.
 	@$(BIN)/provable-circuits demo
@@ -35,8 +35,12 @@ bench: $(READY)  ## Run every script in benchmarks/; each prints its ratio.
 		printf '\n== %s\n' "$$script"; $(BIN)/python "$$script"; \
 	done
 
-screenshots: $(READY)  ## Take the pictures of the documentation again (needs chromium).
-	$(BIN)/python docs/screenshots.py
+docs: $(READY)  ## Build the documentation into build/site, every warning an error.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Open build/site/index.html; for its search, serve it: python3 -m http.server -d build/site"
+
+pictures: $(READY)  ## Make the pictures of the documentation anew (takes chromium).
+	$(BIN)/python docs/pictures.py
 
 pins:  ## Renew constraints.txt: the newest of everything, for this torch.
 	$(PYTHON) -m venv --clear build/pins
@@ -49,7 +53,7 @@ pins:  ## Renew constraints.txt: the newest of everything, for this torch.
 
 clean:  ## Remove the environment, caches and built files.
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests benchmarks docs examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The build backend goes in first and isolation is off, so that it too is the pinned one.
 $(READY): pyproject.toml constraints.txt

@@ -98,6 +98,8 @@ def test_the_document_has_what_scripts_rely_on(run: Run) -> None:
     assert found["circuit"]["components"] == list(pc.discover(graph, claim).circuit.names)
     assert found["settings"]["eps"] == 0.01
     assert found["settings"]["index"] == [0, 1]
+    assert found["settings"]["outputs"] is True
+    assert found["settings"]["shortcuts"] is False
     assert found["version"] == pc.__version__
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import doctest
 import io
+import itertools
 import os
 import re
 import shlex
@@ -66,7 +67,7 @@ def blocks(page: str) -> list[Block]:
 def steps(page: str) -> Iterator[Step]:
     """What to run, in order, with the output that the page shows for it."""
     found = blocks(page)
-    for block, after in zip(found, [*found[1:], None], strict=True):
+    for block, after in itertools.zip_longest(found, found[1:]):
         if block.language == "console":
             yield from _commands(block)
         elif block.language in ("python", "bash"):
@@ -93,7 +94,8 @@ def run(step: Step, namespace: dict[str, Any], page: Path) -> str:
     """Run one step in the current directory and return what it printed."""
     if step.language == "python":
         # Empty lines in front make a traceback point at the line of the page.
-        code = compile("\n" * (step.line - 1) + step.source, str(page), "exec")
+        source = "\n" * (step.line - 1) + step.source
+        code = compile(source, str(page), "exec", dont_inherit=True)
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(code, namespace)
         return printed.getvalue()

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import provable_circuits as pc
+from provable_circuits.discover.search import Search
 from provable_circuits.errors import ClaimFailsError
 from provable_circuits.progress import Progress
 
@@ -75,6 +76,39 @@ def test_an_order_of_ones_own_is_followed() -> None:
     assert list(dict.fromkeys(tried)) == names
 
 
+def last_layer_only(search: Search) -> None:
+    """Tries to remove each output, and nothing else."""
+    circuit = search.components.full()
+    for component in search.order[:2]:
+        smaller = circuit.remove(component.name)
+        if search.ask(smaller, component.name).proved:
+            circuit = smaller
+
+
+def test_a_search_of_ones_own_is_told_apart_by_what_it_showed() -> None:
+    result = pc.discover(graph(), claim(), algorithm=last_layer_only)
+    assert result.algorithm == "last_layer_only"
+    assert (~result.circuit).names == ("4/1",)
+    assert result.faithful == "proved"
+    assert result.kept["4/0"].status == "necessary"
+    assert result.kept["0/0"].status == "undecided"
+    assert result.minimality.notion == "quasi"
+    assert sum(result.queries.values()) == 3
+
+
+class Nothing:
+    """A search that asks nothing."""
+
+    def __call__(self, search: Search) -> None:
+        pass
+
+
+def test_a_search_may_be_any_object_that_can_be_called() -> None:
+    result = pc.discover(graph(), claim(), algorithm=Nothing())
+    assert result.algorithm == "Nothing"
+    assert result.circuit == result.circuit.components.full()
+
+
 def test_a_listener_hears_every_question() -> None:
     heard: list[Progress] = []
     pc.discover(graph(), claim(), listener=heard.append)
@@ -94,6 +128,7 @@ def test_a_network_that_violates_the_claim_itself_is_refused_with_the_witness() 
     ("arguments", "message"),
     [
         ({"algorithm": "magic"}, "The 'algorithm' parameter must be one of greedy"),
+        ({"algorithm": ["greedy"]}, "or a function of a Search. Got \\['greedy'\\] instead"),
         ({"method": "guess"}, "The 'method' parameter must be 'proof' or 'sampling'"),
         ({"order": ["0/0"]}, "must name every component once"),
         ({"order": "best"}, "must be one of paper, attribution, random, or a list"),

@@ -322,6 +322,20 @@ def test_zero_patching_is_not_monotone() -> None:
     assert not monotonicity(claim).usable
 
 
+def test_reachable_patching_is_not_monotone() -> None:
+    """Two neurons that cancel: patched from one common input they still do, one alone does not."""
+    hidden, out = nn.Linear(1, 2, bias=False), nn.Linear(2, 1, bias=False)
+    hidden.weight.data, out.weight.data = torch.ones(2, 1), torch.tensor([[1.0, -1.0]])
+    graph = pc.Graph.from_torch(nn.Sequential(hidden, nn.ReLU(), out), torch.zeros(1, 1))
+    components = graph.components("neuron", outputs=False)
+    inputs = pc.Ball(torch.tensor([0.5]), 0.1)
+    claim = pc.Claim(inputs, pc.Reachable(eps=0.1), pc.MaxAbs(0.1))
+    assert pc.verify(graph, components.empty(), claim).proved
+    assert pc.verify(graph, components.empty().add("0/0"), claim).refuted
+    hull = pc.Claim(inputs, pc.IntervalHull(eps=0.1), pc.MaxAbs(0.1))
+    assert pc.verify(graph, components.empty(), hull).refuted
+
+
 def test_an_assumption_that_answers_contradict_is_dropped() -> None:
     components = dense(0).components()
     search = Logged(Given(components, lambda names: len(names) != 5))

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
 import provable_circuits as pc
-from provable_circuits.cli.demo import demo
-from provable_circuits.cli.discover import discover
-from provable_circuits.cli.reproduce import reproduce
-from provable_circuits.cli.show import show
-from provable_circuits.cli.verify import verify
-from provable_circuits.errors import ProvableCircuitsError
+from provable_circuits.cli import components, demo, discover, export, reproduce, show, verify
+from provable_circuits.cli.endings import DEBUG, Commands, run
+from provable_circuits.cli.options import examples
 
 app = typer.Typer(
     name="provable-circuits",
+    cls=Commands,
     help="Find circuits in neural networks, and prove that they behave like the network.",
+    epilog=examples(
+        "provable-circuits demo",
+        "provable-circuits components net.onnx",
+        "provable-circuits discover net.onnx --data images/ --eps 0.01 --delta 2 --out run/",
+        "provable-circuits export net.onnx run/ --onnx circuit.onnx",
+    ),
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -37,21 +40,22 @@ def root(
         bool,
         typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
+    debug: Annotated[
+        bool, typer.Option(DEBUG, help="Show where in the program an error came from.")
+    ] = False,
 ) -> None:
     """Find circuits in neural networks, and prove that they behave like the network."""
 
 
-app.command()(demo)
-app.command()(discover)
-app.command()(reproduce)
-app.command()(show)
-app.command()(verify)
+app.command(epilog=demo.EXAMPLES)(demo.demo)
+app.command(epilog=components.EXAMPLES)(components.components)
+app.command(epilog=discover.EXAMPLES)(discover.discover)
+app.command(epilog=show.EXAMPLES)(show.show)
+app.command(epilog=verify.EXAMPLES)(verify.verify)
+app.command(epilog=export.EXAMPLES)(export.export)
+app.command(epilog=reproduce.EXAMPLES)(reproduce.reproduce)
 
 
 def main() -> None:
     """Run the command line; errors are one sentence and an exit code."""
-    try:
-        app()
-    except ProvableCircuitsError as error:
-        Console(stderr=True, highlight=False).print(f"Error: {error}", markup=False, soft_wrap=True)
-        sys.exit(error.exit_code)
+    run(app)

@@ -1,19 +1,100 @@
-"""A claim from the options of a command."""
+"""A claim from the options of a command, or from those that a run wrote down."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 from torch import Tensor
 
 import provable_circuits as pc
-from provable_circuits.cli.inputs import Scale, numbers
+from provable_circuits.cli.inputs import Scale, Source, chosen, numbers, open_source
 from provable_circuits.errors import ArgumentError
 
 NORMS = {"inf": math.inf, "2": 2.0, "1": 1.0}
-METRICS = ("logit-difference", "winner-margin", "max-abs", "norm-1", "norm-2")
-PATCHINGS = ("zero", "mean", "reachable", "interval")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inputs:
+    """The inputs of a claim, in pixels.
+
+    Attributes:
+        pixels: the inputs chosen, float64 [n, *shape].
+        labels: what they show, if that is known.
+        places: which of the data they are.
+        files: the file of each, where each has its own.
+        samples: what means are taken over.
+        divide: what numbers of the data were divided by.
+        scale: how the network's inputs follow from pixels.
+        notes: sentences that the user should see.
+    """
+
+    pixels: Tensor
+    labels: Tensor | None
+    places: list[int]
+    files: tuple[str, ...] | None
+    samples: Tensor
+    divide: float
+    scale: Scale
+    notes: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """A hash of all numbers: equal for equal data, on any machine."""
+        hasher = hashlib.sha256()
+        for values in (self.pixels, self.labels, self.samples):
+            if values is not None:
+                array = values.numpy()
+                hasher.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
+        return hasher.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class DataOptions:
+    """Which inputs a user asked for, as it was written."""
+
+    data: Path
+    patch_data: Path | None
+    index: str | None
+    scale: float | None
+    mean: str | None
+    std: str | None
+
+    def read(self, graph: pc.Graph, means: bool) -> Inputs:
+        """The inputs; ``means`` says whether means over data are wanted too."""
+        normal = Scale.of(self.mean, self.std)
+        source = self._open(self.data, graph)
+        places = chosen(self.index, source.count)
+        pixels = source.pixels(places)
+        samples, notes = pixels, source.notes
+        if means:
+            every = source if self.patch_data is None else self._open(self.patch_data, graph)
+            samples = every.pixels(range(every.count))
+            notes = tuple(dict.fromkeys((*notes, *every.notes)))
+        return Inputs(
+            pixels=pixels,
+            labels=None if source.labels is None else source.labels[places],
+            places=places,
+            files=None if source.names is None else tuple(source.names[i] for i in places),
+            samples=samples,
+            divide=source.divide,
+            scale=normal,
+            notes=notes,
+        )
+
+    def network_inputs(self, graph: pc.Graph) -> Tensor:
+        """All of the data that means are taken over, as the network takes it."""
+        source = self._open(self.patch_data or self.data, graph)
+        return Scale.of(self.mean, self.std).inputs(source.pixels(range(source.count)))
+
+    def _open(self, path: Path, graph: pc.Graph) -> Source:
+        if self.scale is not None and not self.scale > 0:
+            raise ArgumentError(
+                f"The '--scale' option must be positive. Got {self.scale:g} instead."
+            )
+        return open_source(path, graph, self.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +112,24 @@ class ClaimOptions:
     patching: str
     patch_eps: float | None
 
-    def claim(self, x: Tensor, labels: Tensor | None, samples: Tensor, scale: Scale) -> pc.Claim:
-        """The claim about inputs ``x`` (pixels), with means taken over ``samples`` (pixels)."""
+    def claim(self, inputs: Inputs) -> pc.Claim:
+        """The claim about these inputs."""
         return pc.Claim(
-            [self._ball(pixels, self.eps, scale) for pixels in x],
-            self._patching(x, samples, scale),
-            self._metric(labels),
+            [self._ball(pixels, self.eps, inputs.scale) for pixels in inputs.pixels],
+            self.removed(inputs),
+            self._metric(inputs.labels),
         )
+
+    def removed(self, inputs: Inputs) -> pc.Patching:
+        """What removed components output."""
+        if self.patching == "zero":
+            return pc.Zero()
+        if self.patching == "mean":
+            return pc.Mean(inputs.scale.inputs(inputs.samples))
+        eps = self.eps if self.patch_eps is None else self.patch_eps
+        domains = [self._ball(pixels, eps, inputs.scale) for pixels in inputs.pixels]
+        kind = pc.Reachable if self.patching == "reachable" else pc.IntervalHull
+        return kind(domains=domains)
 
     def _ball(self, pixels: Tensor, eps: float, scale: Scale) -> pc.Ball:
         p = NORMS[self.norm]
@@ -64,16 +156,6 @@ class ClaimOptions:
         low, high = (scale.inputs(end.expand(pixels.shape)) for end in ends)
         return low, high
 
-    def _patching(self, x: Tensor, samples: Tensor, scale: Scale) -> pc.Patching:
-        if self.patching == "zero":
-            return pc.Zero()
-        if self.patching == "mean":
-            return pc.Mean(scale.inputs(samples))
-        eps = self.eps if self.patch_eps is None else self.patch_eps
-        domains = [self._ball(pixels, eps, scale) for pixels in x]
-        kind = pc.Reachable if self.patching == "reachable" else pc.IntervalHull
-        return kind(domains=domains)
-
     def _metric(self, labels: Tensor | None) -> pc.Metric:
         if self.metric == "winner-margin":
             return pc.WinnerMargin(self.margin_fraction)
@@ -98,10 +180,11 @@ class ClaimOptions:
                 f"Got {self.target!r} instead."
             ) from None
 
-    def scale_line(self, scale: Scale) -> str:
+    def scale_line(self, inputs: Inputs) -> str:
         """In which scale epsilon was taken."""
-        if scale.std is None:
-            return f"epsilon {self.eps:g} in the scale of the network's inputs"
+        divided = "" if inputs.divide == 1 else f", the data divided by {inputs.divide:g}"
+        if inputs.scale.std is None:
+            return f"epsilon {self.eps:g} in the scale of the network's inputs{divided}"
         if self.eps_scale == "pixel":
-            return f"epsilon {self.eps:g} in pixel scale, before normalisation"
+            return f"epsilon {self.eps:g} in pixel scale, before normalisation{divided}"
         return f"epsilon {self.eps:g} in the normalised scale of the network's inputs"

@@ -1,13 +1,12 @@
-"""Inputs of a network from a file: which ones, in which scale."""
+"""Inputs of a network from files: which ones, in which scale."""
 
 from __future__ import annotations
 
-import math
-import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -66,45 +65,43 @@ class Scale:
         return values.reshape(-1, 1, 1)
 
 
-def read_inputs(path: Path, graph: Graph, divide: float) -> tuple[Tensor, Tensor | None]:
-    """The arrays ``x`` and ``y`` of an ``.npz`` file: float64 [n, *shape], and labels [n]."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files if name in ("x", "y")}
-    except FileNotFoundError:
-        raise DataError(f"There is no file '{path}'.") from None
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile):
-        raise DataError(f"The file '{path}' is not an .npz file of plain arrays.") from None
-    if "x" not in arrays:
-        raise DataError(f"The file '{path}' has no array named 'x', which holds the inputs.")
-    x = arrays["x"]
-    if x.dtype.kind not in "fiub" or x.ndim == 0:
-        raise DataError(f"The array 'x' of '{path}' must hold numbers. It holds {x.dtype} instead.")
-    if len(x) == 0 or not _fits(x.shape[1:], graph.input_shape):
-        raise DataError(
-            f"The array 'x' of '{path}' has the shape {list(x.shape)}, and the network takes "
-            f"{list(graph.input_shape)} per input: the first axis must count the inputs, and the "
-            "others must be the network's (channels first), or one flat axis."
-        )
-    values = torch.from_numpy(x.astype(np.float64)).reshape(len(x), *graph.input_shape) / divide
-    if not bool(torch.isfinite(values).all()):
-        raise DataError(f"The array 'x' of '{path}' holds NaN or infinity.")
-    labels = arrays.get("y")
-    if labels is None:
-        return values, None
-    if labels.dtype.kind not in "iu" or labels.shape != (len(x),):
-        raise DataError(
-            f"The array 'y' of '{path}' must hold one whole number for each of the {len(x)} "
-            f"inputs. It has the shape {list(labels.shape)} and holds {labels.dtype}."
-        )
-    return values, torch.from_numpy(labels.astype(np.int64))
+class Source(Protocol):
+    """Inputs that wait in a file or folder.
+
+    Attributes:
+        count: how many there are.
+        labels: what they show, int64 [count], if that is known.
+        divide: what numbers of the file were divided by to give pixels.
+        names: the file of each input, where each has its own.
+        notes: sentences that the user should see.
+    """
+
+    count: int
+    labels: Tensor | None
+    divide: float
+    names: tuple[str, ...] | None
+    notes: tuple[str, ...]
+
+    def pixels(self, places: Sequence[int]) -> Tensor:
+        """Some of them, before normalisation: float64 [n, *shape]."""
 
 
-def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """Whether numbers of one shape are inputs of another: alike but for axes of one, or flat."""
-    alike = [n for n in shape if n != 1] == [n for n in wanted if n != 1]
-    flat = len(shape) == 1 or len(wanted) == 1
-    return alike or (flat and math.prod(shape) == math.prod(wanted))
+def open_source(path: Path, graph: Graph, divide: float | None) -> Source:
+    """The inputs in a file of arrays, an image, or a folder of images.
+
+    Args:
+        path: the file or folder.
+        graph: the network that they are inputs of.
+        divide: what the data is divided by; None for what is usual for its kind.
+    """
+    from provable_circuits.cli.array_files import ArrayFile
+    from provable_circuits.cli.images import SUFFIXES, Images
+
+    if not path.exists():
+        raise DataError(f"There is no file '{path}'.")
+    if path.is_dir() or path.suffix.lower() in SUFFIXES:
+        return Images(path, graph, divide)
+    return ArrayFile(path, graph, divide)
 
 
 def chosen(index: str | None, count: int) -> list[int]:

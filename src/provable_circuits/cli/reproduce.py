@@ -12,7 +12,12 @@ import typer
 from rich.console import Console
 
 import provable_circuits as pc
+from provable_circuits.cli import options
 
+EXAMPLES = options.examples(
+    "provable-circuits reproduce input-robustness --benchmark mnist --batches 100 --out run/",
+    "provable-circuits reproduce minimality --out run/ --workers 4",
+)
 Experiment = Literal[
     "input-robustness", "patching-robustness", "minimality", "coverage", "runtime", "qualitative"
 ]
@@ -45,25 +50,21 @@ def reproduce(
         ),
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Batches that run side by side.")] = 1,
-    timeout: Annotated[float, typer.Option(min=0.001, help="Seconds for a question.")] = 45.0,
+    timeout: options.Timeout = 45.0,
     check_timeout: Annotated[
         float | None,
         typer.Option(
             min=0.001, help="Seconds for the check of a circuit found. As --timeout by default."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="The seed of the choice of batches.")] = 0,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one machine-readable document.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Run an experiment of the paper, and print our figures beside the published ones.
 
     One line for each batch is written as it finishes; run the same command again to go on after an
     interrupt.
-
-    Example: provable-circuits reproduce input-robustness --benchmark mnist --batches 100 --out run/
     """
     from provable_circuits.experiments.reproduce import Request
     from provable_circuits.experiments.reproduce import reproduce as carry_out

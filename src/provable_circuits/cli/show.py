@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from provable_circuits.cli import options
 from provable_circuits.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from provable_circuits.discover.run import Run
     from provable_circuits.report.comparison import Comparison
+
+EXAMPLES = options.examples(
+    "provable-circuits show run/",
+    "provable-circuits show run/ --html",
+    "provable-circuits show proved/ sampled/ --html --out comparison.html",
+)
 
 
 def show(
@@ -34,16 +41,12 @@ def show(
         Path | None,
         typer.Option("--out", metavar="FILE", help="Another place for the page."),
     ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one machine-readable document.")
-    ] = False,
+    json: options.Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
 ) -> None:
     """Show a run that was saved: as text, or as one HTML page that opens offline.
 
     Neither the model nor the data is needed. With two runs, their circuits are compared.
-
-    Example: provable-circuits show run/ --html
     """
     from provable_circuits.discover.run import Run
     from provable_circuits.report.comparison import Comparison, names_of

@@ -8,12 +8,17 @@ from typing import Annotated
 import typer
 
 import provable_circuits as pc
+from provable_circuits.cli import options
 
 EXIT_CODES = {"holds": 0, "violated": 1, "unknown": 3, "timeout": 3}
+EXAMPLES = options.examples(
+    "provable-circuits verify net.onnx property.vnnlib --timeout 60",
+    "provable-circuits verify net.onnx property.vnnlib.gz --json",
+)
 
 
 def verify(
-    network: Annotated[Path, typer.Argument(metavar="NETWORK", help="An ONNX file.")],
+    model: options.Model,
     question: Annotated[
         Path,
         typer.Argument(metavar="PROPERTY", help="What must not happen: VNN-LIB, gzipped or not."),
@@ -21,30 +26,29 @@ def verify(
     timeout: Annotated[
         float, typer.Option(min=0.001, help="Seconds after which the answer is 'timeout'.")
     ] = 60.0,
-    seed: Annotated[int, typer.Option(help="The seed of the attack's random starts.")] = 0,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one machine-readable document.")
+    seed: options.Seed = 0,
+    json: options.Json = False,
+    quiet: Annotated[
+        bool, options.option(options.OUTPUT, "Do not say why an answer is unknown.", "--quiet")
     ] = False,
 ) -> None:
     """Decide whether an ONNX network keeps clear of what a VNN-LIB property describes.
 
     The first line is 'unsat' (the property holds, proved), 'sat', 'unknown' or 'timeout'; after
     'sat' follows a counterexample. The exit code is 0, 1, 3 and 3.
-
-    Example: provable-circuits verify net.onnx property.vnnlib --timeout 60
     """
     from provable_circuits.network.graph import Graph
     from provable_circuits.report.answer import property_document, property_lines
     from provable_circuits.verify.property import decide
     from provable_circuits.verify.vnnlib import read_property
 
-    verdict = decide(Graph.from_onnx(network), read_property(question), timeout, seed)
+    verdict = decide(Graph.from_onnx(model), read_property(question), timeout, seed)
     if json:
         settings = {"timeout": timeout, "seed": seed}
-        files = {"network": str(network), "property": str(question)}
+        files = {"network": str(model), "property": str(question)}
         typer.echo(property_document(verdict, {**files, **settings}, pc.__version__))
     else:
         typer.echo("\n".join(property_lines(verdict)))
-        if verdict.status == "unknown":
+        if verdict.status == "unknown" and not quiet:
             typer.echo(f"unknown: {verdict.reason}", err=True)
     raise typer.Exit(EXIT_CODES[verdict.status])

@@ -31,7 +31,10 @@ from provable_circuits.network.granularity import Granularity
 from provable_circuits.network.graph import Graph
 from provable_circuits.progress import Listener
 
-ALGORITHMS: Mapping[str, Callable[[Search], Any]] = MappingProxyType(
+Algorithm = Callable[[Search], Any]
+"""A search: it asks about circuits through what it is given, which keeps the best one."""
+
+ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
     {
         "greedy": greedy,
         "exhaustive": exhaustive,
@@ -48,7 +51,7 @@ def discover(
     graph: Graph,
     claim: Claim,
     granularity: str | Granularity | Components = "auto",
-    algorithm: str = "greedy",
+    algorithm: str | Algorithm = "greedy",
     *,
     method: str = "proof",
     outputs: bool = True,
@@ -74,7 +77,7 @@ def discover(
         claim: over which inputs, under which patching, by which metric.
         granularity: what components are, see ``Graph.components``; or the components themselves.
         algorithm: ``"greedy"``, ``"exhaustive"``, ``"binary-search"``, ``"blocking-sets"`` or
-            ``"hitting-set"``.
+            ``"hitting-set"``; or a function of one's own, which is given a ``Search`` to ask.
         method: ``"proof"`` decides each question over the whole of the claim's domains;
             ``"sampling"`` evaluates it at points, the baseline of the field, and proves nothing.
         outputs: whether units of the output layer are components.
@@ -100,17 +103,12 @@ def discover(
     Raises:
         ClaimFailsError: the network itself violates the claim, so that no circuit can be asked for.
     """
-    if algorithm not in ALGORITHMS:
-        raise ArgumentError(
-            f"The 'algorithm' parameter must be one of {', '.join(ALGORITHMS)}. "
-            f"Got {algorithm!r} instead."
-        )
+    run = _algorithm(algorithm)
     if isinstance(t_max, bool) or not isinstance(t_max, int) or t_max < 1:
         raise ArgumentError(
             f"The 't_max' parameter must be a number of at least 1. Got {t_max!r} instead."
         )
     components = _components(graph, granularity, outputs, shortcuts)
-    run = ALGORITHMS[algorithm]
     if algorithm == "blocking-sets":
         run = partial(blocking_sets, t_max=t_max)
     predicate = _predicate(components, claim, method, timeout, points, seed, device, workers)
@@ -130,9 +128,11 @@ def discover(
     finally:
         predicate.close()
     settings = {
-        "algorithm": algorithm,
+        "algorithm": algorithm if isinstance(algorithm, str) else _name(algorithm),
         "method": method,
         "granularity": granularity if isinstance(granularity, str) else repr(granularity),
+        "outputs": outputs,
+        "shortcuts": shortcuts,
         "order": order if isinstance(order, str) else list(order),
         "t_max": t_max if algorithm == "blocking-sets" else None,
         "local_check": local_check,
@@ -209,6 +209,22 @@ def blocking_set(
         stopped=search.stopped,
         seconds=search.seconds,
     )
+
+
+def _algorithm(algorithm: str | Algorithm) -> Algorithm:
+    if callable(algorithm):
+        return algorithm
+    if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
+        raise ArgumentError(
+            f"The 'algorithm' parameter must be one of {', '.join(ALGORITHMS)}, or a function of "
+            f"a Search. Got {algorithm!r} instead."
+        )
+    return ALGORITHMS[algorithm]
+
+
+def _name(algorithm: Algorithm) -> str:
+    """The name of a function, or of what kind of object it is."""
+    return getattr(algorithm, "__name__", type(algorithm).__name__)
 
 
 def _components(

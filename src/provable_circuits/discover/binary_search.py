@@ -12,7 +12,7 @@
 Components are counted in the given order. The result is quasi-minimal: it is faithful, and without
 component number low + 1 it is not. It rests on the network being faithful and the empty circuit not
 being so; both are asked first, and an empty circuit that is faithful is the answer. That makes
-2 + ceil(log2 n) questions. In the paper: Algorithm 3 of the appendix on minimality guarantees.
+2 + ceil(log2 n) questions. In the paper: Algorithm 4, in the appendix.
 
 An undecided question counts as not faithful; the result is then quasi-minimal up to it.
 """

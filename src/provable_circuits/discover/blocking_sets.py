@@ -8,7 +8,7 @@
         if C is faithful: done, C is of the least size
     otherwise: a greedy pass for a circuit, with the bound beside it
 
-In the paper: Algorithm 4. Up to the sum of binomials (n over t) questions; an undecided one is no
+In the paper: Algorithm 2. Up to the sum of binomials (n over t) questions; an undecided one is no
 blocking set. The bound holds for monotone predicates alone, and so does the minimality of C.
 
 If the predicate is known to be monotone, the greedy pass comes first: no set within what it removed

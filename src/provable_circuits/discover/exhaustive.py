@@ -9,7 +9,7 @@ The result is locally minimal, whatever the predicate: in the last pass each com
 the very circuit that is returned. At most n passes of at most n questions; a circuit that was
 refuted before is not asked about again, so the last pass asks only about what changed. If the
 predicate is known to be monotone, one pass is enough: what was refuted within a larger circuit is
-refuted within a smaller one. In the paper: Algorithm 2 of the appendix on minimality guarantees.
+refuted within a smaller one. In the paper: Algorithm 3, in the appendix.
 
 A component whose removal stays undecided is kept, and local minimality then holds up to it.
 """

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,6 +16,10 @@ from provable_circuits.drawing.svg import svg
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.components import Component, Components
 from provable_circuits.network.execution import Patch, run_circuits
+from provable_circuits.network.graph import Graph
+
+if TYPE_CHECKING:
+    import networkx
 
 FORMAT = "provable-circuits/circuit"
 
@@ -110,6 +114,52 @@ class Circuit:
     ) -> Tensor:
         """What the circuit computes for a batch, the rest patched (with zero by default)."""
         return run_circuits(self.components, [self], x, patch, dtype)[0]
+
+    def to_graph(self, patch: Patch | Mapping[str, Tensor] | None = None) -> Graph:
+        """The circuit as a network of its own: removed components are cut out of the weights.
+
+        It computes what ``run`` computes with the same patch, to rounding, from the same input to
+        the same output. Go on from there with ``Graph.to_onnx`` or ``Graph.to_torch``.
+
+        Args:
+            patch: what removed components output: ``Zero()`` (the default), ``Mean(data)``,
+                ``Constant(value)``, or values by the name of each site's tensor.
+
+        Raises:
+            ArgumentError: the patching gives no single value (``Reachable``, ``IntervalHull``).
+        """
+        from provable_circuits.network.pruning import prune
+
+        return prune(self, patch)
+
+    def to_networkx(self) -> networkx.DiGraph:
+        """The components of the network and how they are connected, as a directed graph.
+
+        Nodes are ``"input"``, every component by its name, and ``"output"``, with attributes
+        ``layer``, ``index`` (within the layer) and ``kept``; edges have ``kept``, true where both
+        ends are. Needs the extra ``networkx``.
+        """
+        from provable_circuits.network.component_graph import circuit_to_networkx
+
+        return circuit_to_networkx(self)
+
+    def to_eap_json(self, *, heads: bool = False) -> str:
+        """The components and how they are connected, in the schema of EAP-IG and MIB.
+
+        That is the JSON that ``Graph.to_json`` of EAP-IG 2.0 (2025) writes and the MIB circuit
+        track reads: ``cfg``; ``nodes``, by name, with ``in_graph``; ``edges``, named ``"a->b"``,
+        with ``score`` and ``in_graph``. The ends are ``input`` and ``logits``. Scores are 1 within
+        the circuit and 0 elsewhere. An arrow in a component's name is written ``→``; the name
+        itself is the node's ``component``.
+
+        Args:
+            heads: name components as attention heads, ``a<layer>.h<index>``, with edges for their
+                queries, keys and values. ``Graph.from_json`` of EAP-IG makes the nodes of a
+                transformer from ``cfg`` and knows no others, so that it reads only this form.
+        """
+        from provable_circuits.network.component_graph import circuit_to_eap_json
+
+        return circuit_to_eap_json(self, heads)
 
     def to_json(self) -> str:
         """One JSON document: the components kept, of how many, and of which network."""

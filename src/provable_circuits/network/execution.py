@@ -103,7 +103,7 @@ def run_circuits(
     batch = as_batch(graph, x, dtype)
     if not circuits:
         return batch.new_empty((0, batch.shape[0], *graph.output_shape))
-    values = _patch_values(components, patch, batch)
+    values = patch_values(components, patch, batch)
     keep = components.masks(circuits).to(batch.device)
     largest = max(math.prod(node.shape) for node in graph.nodes) * max(batch.shape[0], 1)
     size = max(1, CHUNK_ELEMENTS // max(largest, 1))
@@ -129,7 +129,7 @@ def circuit_activations(
     batch = as_batch(components.graph, x, dtype)
     if torch.is_grad_enabled():
         batch = batch.clone().requires_grad_()
-    values = _patch_values(components, patch, batch)
+    values = patch_values(components, patch, batch)
     keep = components.masks([circuit]).to(batch.device)
     patches = {
         site.tensor: (site.unit_mask(keep), values[site.tensor]) for site in components.sites
@@ -137,7 +137,7 @@ def circuit_activations(
     return _walk(components.graph, {components.graph.inputs[0]: batch}, wanted, patches, circuits=1)
 
 
-def _patch_values(
+def patch_values(
     components: Components, patch: Patch | Mapping[str, Tensor] | None, batch: Tensor
 ) -> dict[str, Tensor]:
     """The patch of every site, checked, in the batch's dtype."""
@@ -145,7 +145,8 @@ def _patch_values(
         return {site.tensor: batch.new_zeros(1) for site in components.sites}
     if not isinstance(patch, Mapping) and not hasattr(patch, "values"):
         raise ArgumentError(
-            "The 'patch' parameter must give fixed values, as Zero, Mean and Constant do. "
+            "The 'patch' parameter must give each removed unit one value, as Zero, Mean and "
+            "Constant do: a circuit whose patches range is no single function. "
             f"Got {patch!r} instead."
         )
     given = patch if isinstance(patch, Mapping) else patch.values(components)

@@ -100,6 +100,16 @@ class Graph:
 
         graph_to_onnx(self, path, dtype)
 
+    def to_torch(self, dtype: torch.dtype = torch.float32) -> torch.nn.Module:
+        """An ordinary module, in evaluation mode, that computes the graph in ``dtype``.
+
+        Layers are ``nn.Linear`` and ``nn.Conv2d`` under the model's names for them, so that their
+        weights can be trained on; whatever else holds numbers holds them as buffers.
+        """
+        from provable_circuits.network.torch_export import graph_to_torch
+
+        return graph_to_torch(self, dtype)
+
     @property
     def nodes(self) -> tuple[Node, ...]:
         """All nodes, each after those it reads."""

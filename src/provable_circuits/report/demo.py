@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
@@ -16,7 +18,24 @@ INPUTS = 3
 SHADES = " .:-=+*#%@"
 
 
-def run_demo(console: Console, digit: int, eps: float, delta: float) -> None:
+@dataclass(frozen=True, slots=True, eq=False)
+class Story:
+    """What the demo found: a circuit by sampling, what a proof says of it, and one by proof."""
+
+    sampled: pc.Result
+    verdict: pc.Verdict
+    proved: pc.Result
+
+
+def run_demo(
+    console: Console,
+    digit: int,
+    eps: float,
+    delta: float,
+    *,
+    seed: int = 0,
+    quiet: bool = False,
+) -> Story:
     """Find a circuit for one digit by sampling and by proof, and tell the difference."""
     graph = mnist_network()
     digits = load_digits()
@@ -41,12 +60,12 @@ def run_demo(console: Console, digit: int, eps: float, delta: float) -> None:
         patching=pc.Zero(),
         metric=pc.LogitDifference(tolerance=delta, target=digit),
     )
-    sampled = pc.discover(graph, claim, granularity="neuron", method="sampling")
-    verdict = pc.verify(graph, sampled.circuit, claim)
+    sampled = pc.discover(graph, claim, granularity="neuron", method="sampling", seed=seed)
+    verdict = pc.verify(graph, sampled.circuit, claim, seed=seed)
     console.print("[bold]4. The usual way: try it on the images themselves[/bold]")
     console.print(_indented(str(sampled)), markup=False)
     console.print(f"   {_judgement(verdict, claim)}\n", markup=False)
-    proved = _discover_with_progress(console, graph, claim)
+    proved = _discover_with_progress(console, graph, claim, seed, quiet)
     console.print("[bold]5. By proof: every image within reach, all at once[/bold]")
     console.print(_indented(str(proved)), markup=False)
     both = len(sampled.circuit & proved.circuit)
@@ -58,6 +77,7 @@ def run_demo(console: Console, digit: int, eps: float, delta: float) -> None:
         "   of the proof enclosed.",
         markup=False,
     )
+    return Story(sampled, verdict, proved)
 
 
 def _right_ones(graph: pc.Graph, digits: Digits, digit: int) -> Tensor:
@@ -80,7 +100,9 @@ def _pictures(images: Tensor) -> str:
     return "\n".join(rows).strip("\n") + "\n"
 
 
-def _discover_with_progress(console: Console, graph: pc.Graph, claim: pc.Claim) -> pc.Result:
+def _discover_with_progress(
+    console: Console, graph: pc.Graph, claim: pc.Claim, seed: int, quiet: bool
+) -> pc.Result:
     total = len(graph.components("neuron"))
     columns = (
         TextColumn("   asking the verifier: {task.description}"),
@@ -88,7 +110,7 @@ def _discover_with_progress(console: Console, graph: pc.Graph, claim: pc.Claim) 
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Bar(*columns, console=console, transient=True) as progress:
+    with Bar(*columns, console=console, transient=True, disable=quiet) as progress:
         task = progress.add_task("starting", total=total)
 
         def listen(told: Progress) -> None:
@@ -96,7 +118,7 @@ def _discover_with_progress(console: Console, graph: pc.Graph, claim: pc.Claim) 
                 task, completed=told.done, description=f"{told.doing}, {told.size} left"
             )
 
-        return pc.discover(graph, claim, granularity="neuron", listener=listen)
+        return pc.discover(graph, claim, granularity="neuron", seed=seed, listener=listen)
 
 
 def _judgement(verdict: pc.Verdict, claim: pc.Claim) -> str:

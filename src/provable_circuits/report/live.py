@@ -7,6 +7,7 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.status import Status
+from rich.text import Text
 
 from provable_circuits.progress import Progress
 
@@ -41,21 +42,32 @@ class LiveLine:
     def __call__(self, progress: Progress) -> None:
         """Show where a search stands."""
         if self._status is not None:
-            self._status.update(progress_text(progress))
+            self._status.update(_Ticking(progress))
         elif not self.quiet and time.monotonic() - self._last >= EVERY:
             self._last = time.monotonic()
             self.console.print(progress_text(progress), markup=False, soft_wrap=True)
 
 
-def progress_text(progress: Progress) -> str:
-    """Where a search stands, in one line."""
+class _Ticking:
+    """A line whose clock goes on while a question takes its time."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._since = time.monotonic()
+
+    def __rich__(self) -> Text:
+        return Text(progress_text(self._progress, time.monotonic() - self._since))
+
+
+def progress_text(progress: Progress, waited: float = 0.0) -> str:
+    """Where a search stands, in one line, some seconds after it was told."""
     counts = ", ".join(f"{count} {kind}" for kind, count in sorted(progress.queries.items()))
     size = f"{progress.size} of {progress.of} kept"
     if progress.lower:
         size += f", at least {progress.lower} needed"
-    parts = [progress.doing, size, counts, f"{progress.seconds:.0f} s"]
+    parts = [progress.doing, size, counts, f"{progress.seconds + waited:.0f} s"]
     if progress.total is not None:
         parts.insert(1, f"{progress.done}/{progress.total}")
     if progress.remaining is not None:
-        parts.append(f"about {progress.remaining:.0f} s left")
+        parts.append(f"about {max(progress.remaining - waited, 0):.0f} s left")
     return " | ".join(part for part in parts if part)

@@ -208,7 +208,7 @@ class Scatter(Shaping):
 
     def forward(self, *inputs: Tensor) -> Tensor:
         (value,) = inputs
-        flat = value.new_zeros(len(value), math.prod(self.size))
+        flat = value.new_zeros(value.shape[0], math.prod(self.size))
         flat = flat.index_copy(1, self.index.flatten(), value.flatten(1))
         return flat.reshape(-1, *self.size)
 

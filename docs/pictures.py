@@ -1,14 +1,20 @@
-"""Makes the pictures of the documentation again: ``make screenshots``.
+"""Makes the pictures of the documentation again: ``make pictures``.
 
-Needs chromium and chromium-driver (Debian's packages) besides the extra ``test``.
+Drawings are what the tutorial writes when it is run. Pictures of pages need chromium and
+chromium-driver (Debian's packages) besides the extra ``test``.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
+import re
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from selenium import webdriver
 
@@ -18,8 +24,26 @@ from provable_circuits.report.page.build import report_page
 from provable_circuits.zoo.digits import load_digits
 from provable_circuits.zoo.mnist import mnist_network
 
-IMAGES = Path(__file__).parent / "images"
+DOCS = Path(__file__).resolve().parent
+IMAGES = DOCS / "images"
+DRAWINGS = ("circuit.svg", "compared.svg", "witness.svg")
+"""Files that the tutorial writes."""
+PAGES = ("tutorial.png", "report.png", "comparison.png")
 WIDTH, HEIGHT = 1280, 1400
+
+
+def run_tutorial(folder: Path) -> None:
+    """Run the tutorial's Python and its commands in a folder, from top to bottom."""
+    page = (DOCS / "tutorial.md").read_text()
+    namespace: dict[str, Any] = {"__name__": "tutorial"}
+    with contextlib.chdir(folder):
+        for language, text in re.findall(r"^```(python|console)\n(.*?)^```$", page, re.M | re.S):
+            if language == "python":
+                exec(compile(text, "tutorial.md", "exec", dont_inherit=True), namespace)
+                continue
+            for words in re.findall(r"^\$ provable-circuits (.*)$", text, re.M):
+                command = [sys.executable, "-m", "provable_circuits.cli", *words.split()]
+                subprocess.run(command, check=True)
 
 
 def digits_run(method: str) -> pc.Run:
@@ -52,16 +76,23 @@ def photograph(pages: dict[str, tuple[str, bool]]) -> None:
                 file.write_text(page, encoding="utf-8")
                 driver.get(file.as_uri())
                 taken = driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
-            (IMAGES / f"{name}.png").write_bytes(base64.b64decode(taken["data"]))
+            (IMAGES / name).write_bytes(base64.b64decode(taken["data"]))
     finally:
         driver.quit()
 
 
 def main() -> None:
-    """Take every picture."""
+    """Make every picture."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        run_tutorial(folder)
+        for drawing in DRAWINGS:
+            shutil.copyfile(folder / drawing, IMAGES / drawing)
+        tutorial = (folder / "run" / "report.html").read_text(encoding="utf-8")
     proved, sampled = digits_run("proof"), digits_run("sampling")
     compared = report_page(Comparison(proved, sampled, ("proved", "sampled")))
-    photograph({"report": (report_page(proved), False), "comparison": (compared, True)})
+    shown = ((tutorial, False), (report_page(proved), False), (compared, True))
+    photograph(dict(zip(PAGES, shown, strict=True)))
 
 
 if __name__ == "__main__":
