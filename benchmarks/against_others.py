@@ -40,7 +40,7 @@ import torch
 import provable_circuits as pc
 from measuring.greedy import Search, search
 from measuring.milp import solve
-from measuring.settings import NETWORKS, SETTINGS, Setting
+from measuring.settings import SETTINGS, Setting, network
 from measuring.tables import made_with, put, table
 from provable_circuits.errors import MissingExtraError
 from provable_circuits.verify.export import export_query
@@ -73,11 +73,11 @@ class Pair:
 
 def samples(setting: Setting, circuits: int, every: int) -> list[Sample]:
     """Every m-th sub-query that needed any work, over all searches of a setting."""
-    network = NETWORKS[setting.network](None)
-    components = network.graph.components(network.granularity)
+    benchmark = network(setting.network, None)
+    components = benchmark.graph.components(benchmark.granularity)
     found: list[Sample] = []
-    for label, batch in network.batches(circuits):
-        claim = setting.claim(network, label, batch)
+    for batch in benchmark.batches(circuits):
+        claim = setting.claim(benchmark, batch)
         runs = [search(components, claim, 45.0) for _ in range(REPEATS)]
         alone = search(components, claim, 45.0, ahead=False)
         for i, asked in enumerate(runs[0].asked):

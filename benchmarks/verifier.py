@@ -16,7 +16,6 @@ import argparse
 import math
 import multiprocessing
 import os
-import resource
 import sys
 import time
 import traceback
@@ -30,8 +29,11 @@ import torch
 import provable_circuits as pc
 from measuring.greedy import Search, search
 from measuring.results import Answer, Measured, stages, summary, targets
-from measuring.settings import FOLDER, NETWORKS, SETTINGS, Setting, missing
+from measuring.settings import NETWORKS, SETTINGS, Setting, network
 from measuring.tables import made_with, put
+from provable_circuits.errors import DataError
+from provable_circuits.experiments.memory import peak_memory
+from provable_circuits.zoo.benchmarks import FOLDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +55,21 @@ def measure(setting: Setting, folder: Path | None, effort: Effort) -> Measured:
     """Run the searches of one setting; meant for a fresh process."""
     torch.set_num_threads(setting.threads)
     began = time.monotonic()
-    network = NETWORKS[setting.network](folder)
-    components = network.graph.components(network.granularity)
+    benchmark = network(setting.network, folder)
+    components = benchmark.graph.components(benchmark.granularity)
     answers: list[Answer] = []
     sizes: list[int] = []
     totals: list[float] = []
-    for label, batch in network.batches(effort.circuits):
+    for batch in benchmark.batches(effort.circuits):
         if sizes and time.monotonic() - began > effort.minutes * 60:
             break
-        found = search(components, setting.claim(network, label, batch), effort.timeout)
+        found = search(components, setting.claim(benchmark, batch), effort.timeout)
         answers += answers_of(found)
         sizes.append(len(found.circuit))
         totals.append(found.seconds)
         print(f"{setting}: circuit {len(sizes)}, {found.seconds:.2f} s", file=sys.stderr)
     return Measured(
-        setting, len(components), tuple(answers), tuple(sizes), tuple(totals), peak_memory()
+        setting, len(components), tuple(answers), tuple(sizes), tuple(totals), peak_memory() or 0.0
     )
 
 
@@ -84,21 +86,14 @@ def answers_of(found: Search) -> list[Answer]:
     ]
 
 
-def peak_memory() -> float:
-    """The most memory that this process had, in GB."""
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most / (2**30 if sys.platform == "darwin" else 2**20)
-
-
 def alone(setting: Setting, folder: Path | None, effort: Effort) -> Measured | str:
     """``measure`` in a process of its own; why there is no result, if there is none."""
-    reason = missing(setting.network, folder)
-    if reason is not None:
-        return reason
     context = multiprocessing.get_context("spawn")
     try:
         with ProcessPoolExecutor(1, mp_context=context) as pool:
             return pool.submit(measure, setting, folder, effort).result()
+    except DataError as error:
+        return str(error)
     except Exception as error:  # one setting that fails must not cost the others their results
         traceback.print_exception(error)
         return f"it FAILED with {type(error).__name__}: {error}"

@@ -49,6 +49,24 @@ def test_input_robustness(tmp_path: Path) -> None:
     assert heard[-1].total == 3
 
 
+def test_the_page_says_how_to_run_it_again(tmp_path: Path) -> None:
+    request = Request("input-robustness", "mnist", 1, timeout=20.0, check_timeout=30.0, seed=3)
+    page = reproduce(request, tmp_path)
+    command = next(line for line in page.splitlines() if line.startswith("`provable-circuits"))
+    assert "--timeout 20 --check-timeout 30 --seed 3" in command
+    assert "20 s for each question of a search, 30 s for each check" in page
+    (row,) = rows(tmp_path)
+    assert f"at most {row['peak_gb']:.2f} GB each" in page
+    assert 0.05 < row["peak_gb"] < 6
+
+
+def test_a_final_check_has_a_limit_of_its_own(tmp_path: Path) -> None:
+    reproduce(Request("input-robustness", "mnist", 1, check_timeout=1e-9), tmp_path)
+    (row,) = rows(tmp_path)
+    assert row["provable"]["faithful"] == "proved"
+    assert row["provable"]["robust"] == "undecided"
+
+
 def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
     request = Request("coverage", "mnist", 1)
 

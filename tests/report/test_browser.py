@@ -93,6 +93,7 @@ def test_the_keyboard_reaches_every_component(browser: Browser, pages: dict[str,
     link.send_keys(Keys.TAB)
     assert browser.run("document.activeElement.dataset.component") == begin
     assert browser.status() == f"{begin}: kept, and necessary"
+    assert reachable[0].accessible_name == browser.status()
 
     def press(key: str) -> str:
         browser.driver.switch_to.active_element.send_keys(key)

@@ -108,6 +108,7 @@ def test_each_guarantee_says_how_firm_it_is() -> None:
     assert (minimal.answer, minimal.firmness) == ("locally minimal", SHOWN)
     assert minimal.basis == "every component is necessary, by a replayed witness."
     assert said(run, "Left open").answer == "nothing"
+    assert said(digits("sampling", "greedy"), "Minimal").firmness == PARTLY
     sampled = said(digits("sampling", "greedy"), "Faithful")
     assert (sampled.answer, sampled.firmness) == ("at points only", PARTLY)
     assert "Nothing is proved" in sampled.basis

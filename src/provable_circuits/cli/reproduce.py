@@ -51,6 +51,12 @@ def reproduce(
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Batches that run side by side.")] = 1,
     timeout: options.Timeout = 45.0,
+    check_timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001, help="Seconds for the check of a circuit found. As --timeout by default."
+        ),
+    ] = None,
     seed: options.Seed = 0,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -72,6 +78,7 @@ def reproduce(
         sweep=sweep,
         folder=None if data is None else os.fspath(data),
         timeout=timeout,
+        check_timeout=check_timeout,
         seed=seed,
     )
     if benchmark in ("mnist", "taxinet", "tinytaxinet"):

@@ -10,6 +10,9 @@
 
 In the paper: Algorithm 2. Up to the sum of binomials (n over t) questions; an undecided one is no
 blocking set. The bound holds for monotone predicates alone, and so does the minimality of C.
+
+If the predicate is known to be monotone, the greedy pass comes first: no set within what it removed
+is blocking, and none of those is asked about.
 """
 
 from __future__ import annotations
@@ -30,11 +33,12 @@ def blocking_sets(search: Search, t_max: int = 3) -> Circuit | None:
     full = components.full()
     if faithful(search.ask(components.empty(), "the empty circuit")):
         return components.empty()
+    removable = (~greedy(search)).bits if search.monotone.known else 0
     blocking: list[int] = []
     hits = HittingSets(len(components))
     try:
         for size in range(1, min(t_max, len(components)) + 1):
-            sets = list(open_sets(len(components), size, blocking))
+            sets = list(open_sets(len(components), size, blocking, removable))
             search.phase(f"blocking sets of {size}", len(sets))
             circuits = [Circuit(components, full.bits & ~bits) for bits in sets]
             for circuit, verdict in search.ask_all(circuits):
@@ -50,15 +54,18 @@ def blocking_sets(search: Search, t_max: int = 3) -> Circuit | None:
                 return circuit
     finally:
         hits.close()
-    return greedy(search)
+    return search.best if search.monotone.known else greedy(search)
 
 
-def open_sets(count: int, size: int, blocking: Sequence[int]) -> Iterator[int]:
-    """Sets of so many of the components, as bits, that contain no blocking set."""
+def open_sets(count: int, size: int, blocking: Sequence[int], removable: int = 0) -> Iterator[int]:
+    """Sets of so many of the components, as bits, whose answer is not known.
+
+    One that contains a blocking set is blocking, one within a removable set is not.
+    """
     alone = {bits for bits in blocking if bits.bit_count() == 1}
     larger = [bits for bits in blocking if bits not in alone]
     free = [i for i in range(count) if 1 << i not in alone]
     for chosen in itertools.combinations(free, size):
         bits = bits_of(chosen)
-        if not any(known & bits == known for known in larger):
+        if bits & ~removable and not any(known & bits == known for known in larger):
             yield bits

@@ -19,6 +19,9 @@ from unicodedata import category
 
 from provable_circuits.errors import DataError
 
+EXACT = 2**53
+"""Up to here, whole numbers of JSON are exact everywhere."""
+
 WORDS = {
     str: "a text without control characters",
     int: "a whole number",
@@ -57,12 +60,11 @@ def _is(value: Any, shape: Any) -> bool:
     if isinstance(shape, dict | list):
         return isinstance(value, type(shape))
     if shape is float:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        return number and math.isfinite(value)
+        return _is(value, int) or (isinstance(value, float) and math.isfinite(value))
     if shape is str:
         return isinstance(value, str) and not any(category(c) == "Cc" for c in value)
     if shape is int:
-        return isinstance(value, int) and not isinstance(value, bool)
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= EXACT
     return isinstance(value, shape)
 
 

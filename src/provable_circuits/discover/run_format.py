@@ -144,6 +144,7 @@ def check_together(run: Run, circuit: Mapping[str, Any], folder: Path) -> None:
         ("circuit.json", circuit["network"] == document["circuit"]["network"]),
         ("diagram.json", drawn == {n: "kept" if n in kept else "removed" for n in known}),
         ("inputs.npz", run.outputs.ndim == 2 and len(run.outputs) == count > 0),
+        ("inputs.npz", run.inputs.size > 0 and run.outputs.size > 0),
         ("inputs.npz", count == len(document["claim"]["inputs"])),
         ("inputs.npz", count == len(document["claim"]["in_words"]["inputs"])),
         ("inputs.npz", run.labels is None or run.labels.shape == (count,)),

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from provable_circuits.errors import ClaimFailsError
+from provable_circuits.experiments.memory import peak_memory
 from provable_circuits.experiments.qualitative import qualitative_row
 from provable_circuits.experiments.rows import (
     Bench,
@@ -41,6 +42,7 @@ def run_job(bench: Bench, experiment: str, job: Job) -> dict[str, Any]:
         **asdict(job),
     }
     try:
-        return {**row, **ROWS[experiment](bench, job)}
+        row |= ROWS[experiment](bench, job)
     except ClaimFailsError:
-        return {**row, "network_fails": True}
+        row["network_fails"] = True
+    return {**row, "peak_gb": peak_memory()}

@@ -49,7 +49,7 @@ def qualitative_row(bench: Bench, job: Job) -> dict[str, Any]:
     claim = Claim(bench.balls(batch, job.eps), Zero(), bench.metric(job, batch))
     sampled, proved = bench.search(claim, method="sampling"), bench.search(claim)
     row: dict[str, Any] = {"sampling": circuit_cell(sampled), "provable": circuit_cell(proved)}
-    verdict = verify(bench.benchmark.graph, sampled.circuit, claim, bench.timeout)
+    verdict = verify(bench.benchmark.graph, sampled.circuit, claim, bench.check_timeout)
     row["sampling"]["robust"] = verdict.kind
     if not isinstance(verdict, Refuted):
         return row

@@ -55,7 +55,9 @@ class Request:
         metric: how outputs are compared.
         sweep: ``"eps"`` or ``"delta"`` for the paper's ablation, None for its main setting.
         folder: the benchmarks' files; None for what comes with the package.
-        timeout: seconds for each question.
+        timeout: seconds for each question of a search.
+        check_timeout: seconds for the proof, from scratch, of a circuit that was found; None for
+            the same.
         seed: of the choice of batches.
     """
 
@@ -66,6 +68,7 @@ class Request:
     sweep: str | None = None
     folder: str | None = None
     timeout: float = 45.0
+    check_timeout: float | None = None
     seed: int = 0
 
     def head(self) -> dict[str, Any]:
@@ -126,7 +129,7 @@ def reproduce(
             listener(_progress(row, began, done, len(left)))
     wanted = [journal.rows[job.key] for job in jobs]
     table = _table(request, wanted)
-    page = _page(request, bench, table, workers)
+    page = _page(request, bench, table, workers, wanted)
     (out / "table.md").write_text(page)
     (out / "table.csv").write_text(as_csv(table))
     draw(request.experiment, wanted, out)
@@ -152,7 +155,8 @@ def _bench(request: Request) -> Bench:
     batches = benchmark.batches(request.batches, size, request.seed)
     samples, _ = benchmark.means_from(batches, seed=request.seed)
     components = benchmark.graph.components(benchmark.granularity)
-    return Bench(benchmark, components, batches, samples, request.timeout)
+    check = request.timeout if request.check_timeout is None else request.check_timeout
+    return Bench(benchmark, components, batches, samples, request.timeout, check)
 
 
 def _rows(
@@ -220,7 +224,9 @@ def _table(request: Request, rows: Sequence[dict[str, Any]]) -> Table:
     return robustness_table(request.experiment, request.benchmark, rows)
 
 
-def _page(request: Request, bench: Bench, table: Table, workers: int) -> str:
+def _page(
+    request: Request, bench: Bench, table: Table, workers: int, rows: Sequence[dict[str, Any]]
+) -> str:
     """The table, with what it was made of."""
     benchmark = bench.benchmark
     _, means = benchmark.means_from(bench.batches, seed=request.seed)
@@ -229,21 +235,33 @@ def _page(request: Request, bench: Bench, table: Table, workers: int) -> str:
         "",
         f"Network and inputs: {benchmark.origin}.",
         f"{len(bench.batches)} batches of {len(bench.batches[0].places)}, seed {request.seed}; "
-        f"{request.timeout:g} s for each question; {workers} worker(s).",
+        f"{bench.timeout:g} s for each question of a search, {bench.check_timeout:g} s for each "
+        f"check of its circuit; {workers} worker(s){_memory(rows)}.",
     ]
     if request.experiment == "patching-robustness":
         lines.append(f"Means over {means}.")
-    lines += ["", markdown(table), "", f"`{_command(request)}`", _machine()]
+    lines += ["", markdown(table), "", f"`{_command(request, workers)}`", _machine()]
     return "\n".join(lines) + "\n"
 
 
-def _command(request: Request) -> str:
+def _memory(rows: Sequence[dict[str, Any]]) -> str:
+    peaks = [row["peak_gb"] for row in rows if row["peak_gb"] is not None]
+    return f", at most {max(peaks):.2f} GB each" if peaks else ""
+
+
+def _command(request: Request, workers: int) -> str:
+    """What runs the same again."""
     words = ["provable-circuits reproduce", request.experiment, "--benchmark", request.benchmark]
     words += [] if request.batches is None else ["--batches", str(request.batches)]
     words += [] if request.metric == METRICS[0] else ["--metric", request.metric]
     words += [] if request.sweep is None else ["--sweep", request.sweep]
+    words += [] if request.timeout == 45 else ["--timeout", f"{request.timeout:g}"]
+    if request.check_timeout is not None:
+        words += ["--check-timeout", f"{request.check_timeout:g}"]
+    words += [] if request.seed == 0 else ["--seed", str(request.seed)]
+    words += [] if workers == 1 else ["--workers", str(workers)]
     words += [] if request.folder is None else ["--data", "DIR"]
-    return " ".join(words)
+    return " ".join([*words, "--out", "DIR"])
 
 
 def _machine() -> str:

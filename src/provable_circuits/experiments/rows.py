@@ -65,6 +65,7 @@ class Bench:
     batches: list[Batch]
     samples: Any
     timeout: float
+    check_timeout: float
 
     def balls(self, batch: Batch, eps: float) -> list[Domain]:
         """A ball around each input."""
@@ -86,7 +87,7 @@ class Bench:
 
     def decided(self, result: Result, claim: Claim) -> str:
         """What a fresh verifier says of a circuit."""
-        return verify(self.benchmark.graph, result.circuit, claim, self.timeout).kind
+        return verify(self.benchmark.graph, result.circuit, claim, self.check_timeout).kind
 
 
 def input_row(bench: Bench, job: Job) -> dict[str, Any]:

@@ -96,6 +96,7 @@
   }
 
   for (const component of components) {
+    component.setAttribute("aria-label", words(component));
     component.setAttribute("aria-pressed", "false");
     component.addEventListener("mouseenter", () => tell(component));
     component.addEventListener("mouseleave", () => tell(selected));

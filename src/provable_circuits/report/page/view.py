@@ -126,7 +126,26 @@ class InputView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """What the page tells of one run."""
+    """What the page tells of one run.
+
+    Attributes:
+        name: what it is called.
+        facts: what was found in a few words, each with a label.
+        lead: the claim in a sentence or two.
+        statements: the guarantees.
+        notions: every notion of minimality, what it says, and how it holds.
+        regions: where inputs range, in words; each only once.
+        only_points: whether inputs do not range at all.
+        inputs: the claim's inputs.
+        inputs_left_out: how many inputs are not shown.
+        plots: how the search went.
+        verdicts: how many questions were answered how.
+        stages: what answered them: its name, in words, and how many.
+        settings: how the search was asked for.
+        version: the version that made the run.
+        network: the digest of the network.
+        reduced: whether pictures are shown smaller than they are.
+    """
 
     name: str
     facts: tuple[tuple[str, str], ...]

@@ -170,8 +170,8 @@ def _faithful(run: Run) -> Statement:
         "Faithful",
         "proved",
         SHOWN,
-        f"The claim holds for every input that it is about, not only for those that were tried."
-        f"{spare}",
+        "The claim holds for every input that it is about, not only for those that were tried."
+        + spare,
         ARITHMETIC,
     )
 
@@ -219,7 +219,8 @@ def _minimality(run: Run) -> Statement:
             OPEN,
             f"No notion of minimality was shown: {minimality['basis']}.",
         )
-    firmness = SHOWN if minimality["holds"] == "unconditional" else PARTLY
+    certain = minimality["holds"] == "unconditional" and run.document["faithful"] == "proved"
+    firmness = SHOWN if certain else PARTLY
     condition = f", {how}" if how else ""
     meaning = MEANINGS.get(notion, notion)
     name = {"local": "locally minimal", "cardinal": "smallest"}.get(notion, f"{notion}-minimal")
