@@ -111,6 +111,13 @@ def _joined(here: str, link: str) -> str:
     return f"{place}/index.html" if link.endswith(("/", ".")) else Path(place).as_posix()
 
 
+@pytest.mark.parametrize("page", sorted(PROJECT.glob("*.md")), ids=lambda page: page.name)
+def test_links_of_pages_outside_the_site_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        parts = urlsplit(link)
+        assert parts.scheme or (PROJECT / parts.path).exists(), f"{page.name} links to {link}"
+
+
 def test_nothing_is_loaded_from_elsewhere(site: Path, pages: Mapping[str, Page]) -> None:
     for here, page in pages.items():
         for source in page.loads:
@@ -166,7 +173,7 @@ def _results(config: MkDocsConfig) -> list[Any]:
 def test_every_picture_is_made_by_the_script() -> None:
     script = ast.parse((DOCS / "pictures.py").read_text())
     words = {node.value for node in ast.walk(script) if isinstance(node, ast.Constant)}
-    pictures = {path.name for path in DOCS.rglob("*") if path.suffix in {".svg", ".png", ".jpg"}}
+    pictures = {path.name for path in (DOCS / "images").iterdir()}
     assert pictures
     assert pictures <= words
 
