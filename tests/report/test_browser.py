@@ -83,6 +83,16 @@ def test_hovering_tells_the_status(browser: Browser, pages: dict[str, Path]) -> 
     assert browser.status() == before
 
 
+def test_texts_of_pictures_have_their_own_size(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["two"])
+    sizes = browser.run(
+        "[...document.querySelectorAll('svg text')].map("
+        "t => [t.getAttribute('font-size'), getComputedStyle(t).fontSize])"
+    )
+    assert len(sizes) > 40
+    assert all(f"{float(own):g}px" == shown for own, shown in sizes)
+
+
 def test_the_keyboard_reaches_every_component(browser: Browser, pages: dict[str, Path]) -> None:
     browser.open(pages["one"])
     reachable = browser.all(".drawing [tabindex='0']")
