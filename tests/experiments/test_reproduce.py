@@ -15,7 +15,7 @@ from torch import nn
 
 import provable_circuits as pc
 from provable_circuits.cli import main
-from provable_circuits.errors import ArgumentError
+from provable_circuits.errors import ArgumentError, DataError
 from provable_circuits.experiments.kinds import ROWS
 from provable_circuits.experiments.published import INPUT, PATCHING, PUBLISHED, SWEEPS
 from provable_circuits.experiments.qualitative import grad_cam
@@ -65,6 +65,12 @@ def test_a_final_check_has_a_limit_of_its_own(tmp_path: Path) -> None:
     (row,) = rows(tmp_path)
     assert row["provable"]["faithful"] == "proved"
     assert row["provable"]["robust"] == "undecided"
+
+
+def test_a_run_of_other_batches_is_another_run(tmp_path: Path) -> None:
+    reproduce(Request("input-robustness", "mnist", 1), tmp_path)
+    with pytest.raises(DataError, match="is of another run"):
+        reproduce(Request("input-robustness", "mnist", 2), tmp_path)
 
 
 def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:

@@ -71,11 +71,16 @@ class Request:
     check_timeout: float | None = None
     seed: int = 0
 
-    def head(self) -> dict[str, Any]:
-        """What tells this run from others; more batches of the same are the same run."""
+    def head(self, network: str) -> dict[str, Any]:
+        """What tells this run from others: everything that its rows depend on.
+
+        The number of batches does, for batches are spread over the classes and means are taken over
+        inputs outside of them. The folder does not, as long as the network in it, by its digest, is
+        the same.
+        """
         told = asdict(self)
-        del told["batches"], told["folder"]
-        return told
+        del told["folder"]
+        return {**told, "network": network}
 
     def jobs(self, batches: int) -> list[Job]:
         """Every batch at every setting, setting by setting."""
@@ -120,7 +125,7 @@ def reproduce(
     _check(request)
     bench = _bench(request)
     jobs = request.jobs(len(bench.batches))
-    journal = Journal(out / "rows.jsonl", request.head())
+    journal = Journal(out / "rows.jsonl", request.head(bench.benchmark.graph.digest))
     left = [job for job in jobs if job.key not in journal.rows]
     began = time.monotonic()
     for done, row in enumerate(_rows(request, bench, left, workers), 1):
