@@ -22,6 +22,7 @@ app = typer.Typer(
         "provable-circuits discover net.onnx --data images/ --eps 0.01 --delta 2 --out run/",
         "provable-circuits export net.onnx run/ --onnx circuit.onnx",
     ),
+    rich_markup_mode="markdown",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,

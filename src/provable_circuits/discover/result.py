@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
@@ -98,7 +99,7 @@ class Result:
                 ],
             },
             "faithful": self.faithful,
-            "bound": getattr(self.verdict, "bound", None),
+            "bound": self._bound(),
             "claim": {
                 "inputs": [repr(domain) for domain in claim.inputs],
                 "patching": repr(claim.patching),
@@ -140,6 +141,11 @@ class Result:
             "seconds_undecided": self.lost,
             "settings": dict(self.settings),
         }
+
+    def _bound(self) -> float | None:
+        """How far below zero the excess was bounded, or above; JSON has no infinity."""
+        bound = getattr(self.verdict, "bound", math.inf)
+        return bound if math.isfinite(bound) else None
 
     def record(
         self,
