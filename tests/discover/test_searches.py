@@ -75,12 +75,17 @@ def test_an_interrupt_returns_the_best_circuit_so_far(algorithm: str) -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_budget_is_kept(algorithm: str) -> None:
-    def slow(progress: Progress) -> None:
-        time.sleep(0.02)
+    heard: list[Progress] = []
 
+    def slow(progress: Progress) -> None:
+        heard.append(progress)
+        if len(heard) == 2:  # the first answer came in time on any machine
+            time.sleep(1.0)
+
+    network = graph()
     began = time.monotonic()
-    result = pc.discover(graph(), claim(), algorithm=algorithm, budget=0.1, listener=slow)
-    assert time.monotonic() - began < 3
+    result = pc.discover(network, claim(), algorithm=algorithm, budget=1.0, listener=slow)
+    assert time.monotonic() - began < 4
     assert result.stopped == "budget"
     assert result.faithful == "proved"
     assert result.document()["stopped"] == "budget"
