@@ -101,6 +101,7 @@ def test_coverage_grows_with_the_radius(tmp_path: Path) -> None:
     }
     assert sizes[0.005] < sizes[0.05]
     assert "paper: provable only" in page
+    assert page.endswith("\n\n![coverage](coverage.png)\n")
     for kind in ("png", "svg"):
         assert (tmp_path / f"coverage.{kind}").stat().st_size > 1000
 
@@ -150,6 +151,7 @@ def test_qualitative(tmp_path: Path) -> None:
         assert abs(network - witness["outputs"]["provable"][1]) <= 2.0
         assert "cam" not in witness
         assert (tmp_path / f"batch_{row['batch']}.png").stat().st_size > 5000
+        assert f"![batch {row['batch']}](batch_{row['batch']}.png)" in page
     assert "refuted" in page
 
 

@@ -134,10 +134,10 @@ def reproduce(
             listener(_progress(row, began, done, len(left)))
     wanted = [journal.rows[job.key] for job in jobs]
     table = _table(request, wanted)
-    page = _page(request, bench, table, workers, wanted)
+    figures = draw(request.experiment, wanted, out)
+    page = _page(request, bench, table, workers, wanted) + _shown(figures)
     (out / "table.md").write_text(page)
     (out / "table.csv").write_text(as_csv(table))
-    draw(request.experiment, wanted, out)
     return page
 
 
@@ -247,6 +247,12 @@ def _page(
         lines.append(f"Means over {means}.")
     lines += ["", markdown(table), "", f"`{_command(request, workers)}`", _machine()]
     return "\n".join(lines) + "\n"
+
+
+def _shown(figures: Sequence[Path]) -> str:
+    """The figures on the page."""
+    pictures = [path for path in figures if path.suffix == ".png"]
+    return "".join(f"\n![{path.stem.replace('_', ' ')}]({path.name})\n" for path in pictures)
 
 
 def _memory(rows: Sequence[dict[str, Any]]) -> str:
