@@ -145,7 +145,8 @@ def test_sums_of_many_terms(p: float, scale: float, seed: int) -> None:
         tolerances = near(largest)
     for tolerance in tolerances:
         claim = pc.Claim(pc.Ball(center, eps, p), pc.Zero(), pc.LogitDifference(tolerance, 0))
-        judge(ask(net, [], claim), largest, tolerance)
+        limit = 1.0 if p == 2 else 5.0  # balls of the 2-norm may stay undecided: no use to wait
+        judge(ask(net, [], claim, limit), largest, tolerance)
 
 
 def test_products_that_underflow_are_not_forgotten() -> None:
