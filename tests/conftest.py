@@ -1,8 +1,11 @@
-"""What every test may rely on: repeatable numerics, hypothesis without a clock, the data pack."""
+"""What every test may rely on: repeatable numerics, hypothesis without a clock, the data pack, and
+the command line in this process."""
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,3 +38,23 @@ def shared_data() -> Path:
     if named:
         pytest.fail(f"PROVABLE_CIRCUITS_DATA must name a folder. Got {named!r} instead.")
     pytest.skip("no data pack: set PROVABLE_CIRCUITS_DATA to the folder that holds it")
+
+
+@pytest.fixture
+def program(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Calls the command line with some arguments: its exit code, and what both streams got."""
+    from provable_circuits.cli import main
+
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["provable-circuits", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        code = ended.value.code
+        assert isinstance(code, int)
+        return (code, *capsys.readouterr())
+
+    return call

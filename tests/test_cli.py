@@ -17,7 +17,7 @@ from torch import nn
 import provable_circuits as pc
 from provable_circuits.cli import main
 
-COMMANDS = ["demo", "components", "discover", "verify", "export", "reproduce"]
+COMMANDS = ["demo", "components", "discover", "show", "verify", "export", "reproduce"]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,27 +12,17 @@ import torch
 from tests.network.networks import conv_graph, dense_graph
 
 import provable_circuits as pc
-from provable_circuits.cli import main
 
 Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+def run(monkeypatch: pytest.MonkeyPatch, program: Run, tmp_path: Path) -> Run:
     """Calls the command in a folder with two networks; exit code and both streams."""
     monkeypatch.chdir(tmp_path)
     dense_graph().to_onnx("dense.onnx")
     conv_graph().to_onnx("conv.onnx")
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["provable-circuits", "components", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        code = ended.value.code
-        assert isinstance(code, int)
-        return (code, *capsys.readouterr())
-
-    return call
+    return partial(program, "components")
 
 
 def test_the_table_tells_every_layer(run: Run) -> None:

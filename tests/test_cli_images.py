@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from PIL import Image
 from torch import nn
 
 import provable_circuits as pc
-from provable_circuits.cli import main
 from provable_circuits.cli.inputs import open_source
 
 Run = Callable[..., tuple[int, str, str]]
@@ -69,20 +68,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path) -> Run:
+def run(monkeypatch: pytest.MonkeyPatch, program: Run, folder: Path) -> Run:
     """Calls discover in that folder; exit code and both streams."""
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["provable-circuits", "discover", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        code = ended.value.code
-        assert isinstance(code, int)
-        return (code, *capsys.readouterr())
-
-    return call
+    return partial(program, "discover")
 
 
 def pixels(folder: Path, network: str, file: str) -> torch.Tensor:

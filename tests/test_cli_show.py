@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,6 @@ import torch
 from torch import nn
 
 import provable_circuits as pc
-from provable_circuits.cli import main
 
 Show = Callable[..., tuple[int, str, str]]
 
@@ -36,20 +35,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def show(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path) -> Show:
+def show(monkeypatch: pytest.MonkeyPatch, program: Show, folder: Path) -> Show:
     """Calls the command line in that folder; exit code and both streams."""
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("COLUMNS", "120")
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["provable-circuits", "show", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        code = ended.value.code
-        assert code is None or isinstance(code, int)
-        return (code or 0, *capsys.readouterr())
-
-    return call
+    return partial(program, "show")
 
 
 def test_a_run_is_told_as_after_its_search(show: Show) -> None:

@@ -7,13 +7,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
 import provable_circuits as pc
-from provable_circuits.cli import main
 from provable_circuits.network.graph import GraphBuilder
 from provable_circuits.network.ops import Linear, ReLU
 
@@ -21,25 +21,15 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+def run(monkeypatch: pytest.MonkeyPatch, program: Run, tmp_path: Path) -> Run:
     """Calls the command line; gives its exit code and what it wrote to both streams."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
     builder = GraphBuilder()
     hidden = builder.add("fc1", Linear(torch.eye(2), torch.ones(2)), builder.input("x", (2,)))
     relu = builder.add("relu", ReLU(), hidden)
     graph = builder.build([builder.add("fc2", Linear(torch.tensor([[1.0, -1.0]])), relu)])
     graph.to_onnx("net.onnx")
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["provable-circuits", "verify", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        code = ended.value.code
-        assert isinstance(code, int)
-        return (code, *capsys.readouterr())
-
-    return call
+    return partial(program, "verify")
 
 
 def write(body: str, name: str = "p.vnnlib") -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ import torch
 from torch import nn
 
 import provable_circuits as pc
-from provable_circuits.cli import main
 from provable_circuits.errors import ArgumentError, DataError
 from provable_circuits.experiments.kinds import ROWS
 from provable_circuits.experiments.published import INPUT, PATCHING, PUBLISHED, SWEEPS
@@ -230,17 +229,10 @@ def test_the_other_benchmarks(benchmark: str, shared_data: Path, tmp_path: Path)
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+def run(monkeypatch: pytest.MonkeyPatch, program: Run, tmp_path: Path) -> Run:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PROVABLE_CIRCUITS_DATA", raising=False)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["provable-circuits", "reproduce", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return (int(ended.value.code or 0), *capsys.readouterr())
-
-    return call
+    return partial(program, "reproduce")
 
 
 def test_the_command_prints_the_page(run: Run) -> None:
