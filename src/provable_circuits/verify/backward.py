@@ -72,11 +72,13 @@ class Pass:
         value: lower bounds [problems, rows].
         inputs: the rows that reached each input, [problems, rows, *shape].
         activations: the rows that stood at the output of each activation.
+        error: what was taken off for rounding, [problems, rows]; zero unless it was asked for.
     """
 
     value: Tensor
     inputs: dict[str, Tensor] = field(default_factory=dict)
     activations: dict[str, Tensor] = field(default_factory=dict)
+    error: Tensor = field(default_factory=lambda: torch.zeros(()))
 
 
 def measured_norm(rows: Tensor) -> Tensor:
@@ -293,9 +295,8 @@ def backward(
     else:
         value = torch.zeros(problems, count, dtype=torch.float64, device=rows.device)
     if error is not None:
-        value = (value - error.result(len(graph))).nan_to_num(
-            nan=-math.inf, posinf=-math.inf, neginf=-math.inf
-        )
+        found.error = torch.as_tensor(error.result(len(graph))).to(value).expand_as(value)
+        value = (value - found.error).nan_to_num(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
     found.value = value
     return found
 

@@ -168,20 +168,26 @@ class BranchAndBound:
             return -self._reached
         return -min(self._reached, float(self._queue.value.min()))
 
-    def run(self, choice: Choice) -> str:
+    def run(self, choice: Choice, most: float = math.inf) -> str:
         """Search from the roots, with the slopes already chosen for them.
 
         Returns:
             ``proved``; ``refuted`` when a candidate was a witness; ``close`` when something stayed
-            open that no split can close.
+            open that no split can close; ``more`` when that takes more parts than ``most``.
         """
-        roots = self._queue
-        self._queue = self._survivors(roots, self.whole, None, choice, roots.signs)
+        self._choice = choice
+        self._begin(choice)
+        return self.resume(most)
+
+    def resume(self, most: float = math.inf) -> str:
+        """Go on where a search stopped for the number of its parts; what ``run`` returns."""
         while len(self._queue):
             self.deadline.check()
+            if self.parts >= most:
+                return "more"
             if self.small and self.parts > LONG and self.steps < LONG_STEPS:
                 self.steps, self.close, self._reached = LONG_STEPS, False, math.inf
-                self._queue = self._survivors(roots, self.whole, None, choice, roots.signs)
+                self._begin(self._choice)
             order = self._queue.value.argsort()
             batch, rest = self._queue[order[: self.width]], self._queue[order[self.width :]]
             if rest.lower.numel() > MOST_NUMBERS:
@@ -201,12 +207,23 @@ class BranchAndBound:
             self._queue = rest
         return "close" if self.close else "proved"
 
+    @property
+    def open(self) -> Tensor:
+        """The roots of which parts are waiting."""
+        found: Tensor = self._queue.root.unique()
+        return found
+
+    def settle(self, left: Tensor, reached: float) -> None:
+        """Only these roots are open still; the others were proved, by bounds no less than this."""
+        self._queue = self._queue[torch.isin(self._queue.root, left)]
+        self._reached = min(self._reached, reached)
+
     def shallow(self, choice: Choice, rounds: int, most: int) -> Tensor:
         """Search for some rounds only; which roots are still open then.
 
         A root with more open parts than ``most``, or a part that no split can close, is given up.
         """
-        self._queue = self._survivors(self._queue, self.whole, None, choice, self._queue.signs)
+        self._begin(choice)
         lost = torch.zeros(len(self.roots.problems), dtype=torch.bool, device=choice.slopes.device)
         for _ in range(rounds):
             lost[self._queue.root[~(self._queue.scores > 0).any(1)]] = True
@@ -219,6 +236,10 @@ class BranchAndBound:
             self._queue = Parts.joined([self._queue[:0], *survivors])
         lost[self._queue.root] = True
         return lost.nonzero().flatten()
+
+    def _begin(self, choice: Choice) -> None:
+        roots = self._root_parts()
+        self._queue = self._survivors(roots, self.whole, None, choice, roots.signs)
 
     def _root_parts(self) -> Parts:
         count = len(self.roots.problems)

@@ -36,7 +36,7 @@ class Choice:
     found: Pass
 
 
-class _Adam:
+class Adam:
     """Steps that adapt to each coordinate's gradients."""
 
     def __init__(self, like: Tensor) -> None:
@@ -83,7 +83,7 @@ def optimise(
     split = signs is not None and bool(signs.any())
     best_free, best_dual = free, dual
     best_value: Tensor | None = None
-    movers = (_Adam(free), _Adam(dual))
+    movers = (Adam(free), Adam(dual))
     for step in range(steps if len(units) else 0):
         relaxed.bounds.deadline.check()
         view = relaxed.view(guide.dtype, free)
