@@ -151,6 +151,13 @@ def test_the_way_of_large_networks_agrees_with_the_exact_optimum(seed: int) -> N
 
 
 @pytest.mark.usefixtures("as_if_large")
+@pytest.mark.parametrize("seed", range(FIRST + 70_000, FIRST + 70_000 + CLAIMS // 10))
+def test_hulls_agree_with_the_exact_optimum(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(question, "FEW_PARTS", 0)
+    compare(seed)
+
+
+@pytest.mark.usefixtures("as_if_large")
 @pytest.mark.parametrize("seed", range(WALK_FIRST + 5_000, WALK_FIRST + 5_000 + WALKS // 2))
 def test_the_way_of_large_networks_remembers_rightly(seed: int) -> None:
     walk(seed)

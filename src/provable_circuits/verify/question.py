@@ -27,6 +27,7 @@ from provable_circuits.verify.costs import costliest, relaxation_costs
 from provable_circuits.verify.deadline import Deadline, OutOfTime
 from provable_circuits.verify.difference import Known
 from provable_circuits.verify.halving import Halving
+from provable_circuits.verify.hull.search import HullSearch, has_hulls
 from provable_circuits.verify.memory import expanded, moved, picked, picked_all
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxation import leak
@@ -42,6 +43,9 @@ CPU = torch.device("cpu")
 
 SHARES = (0.8, 1.0)
 """Shares of the relaxation's costs that are refined, one after the other, where that is dear."""
+
+FEW_PARTS = 16
+"""Parts of a large network after which hulls are tried."""
 
 REPLAYED = 4
 """How many of a batch of candidates are replayed, best first."""
@@ -245,15 +249,16 @@ class Question:
         return sharper
 
     def _search(self, bounds: Bounds, problems: Tensor, constraints: Tensor) -> Verdict:
-        """Optimised slopes, then branch and bound, for all open rows together."""
+        """Optimised slopes, then branch and bound, for all open rows together.
+
+        Where hulls can be had, they follow as soon as the tree of parts gets large; it is grown
+        further for the rows that they leave open.
+        """
         start = self.query.graph.outputs[0]
-        rows = -self.query.rows[problems, constraints].unsqueeze(1)
-        offsets = -self.query.offsets[problems, constraints]
+        hulls = not self.small and has_hulls(self.structure, self.region)
         self.stage = "slopes"
-        region = self.region.select(problems)
-        chosen = Bounds(self.structure, region, len(problems), picked_all(bounds.ends, problems))
-        chosen.compute(refine=False)
-        chosen.deadline = self.deadline
+        roots = self._roots(bounds, problems, constraints)
+        chosen, rows, offsets = roots.bounds, roots.rows, roots.offsets
         relaxed = Relaxed.whole(chosen, Units(chosen))
         steps = 4 if self.small else 20
         choice = optimise(relaxed, start, rows, offsets, relaxed.slopes, steps=steps)
@@ -263,17 +268,49 @@ class Question:
         if bool((value >= 0).all()):
             return self._proved(bounds, "slopes")
         self.stage = "branching"
-        roots = Roots(chosen, problems, rows, offsets)
         search = BranchAndBound(self.structure, self.region, roots, start, self._try, self.deadline)
         try:
-            status = search.run(choice)
+            status = search.run(choice, FEW_PARTS if hulls else math.inf)
+            if status == "more":
+                status = self._hulls(search, bounds, problems, constraints)
         finally:
             self._narrow(max(self.closed, search.bound))
         if status == "refuted":
-            return self._refuted("branching")
+            return self._refuted(self.stage)
         if status == "proved":
-            return self._proved(bounds, "branching")
+            return self._proved(bounds, self.stage)
         return self._last_resort(bounds, roots)
+
+    def _hulls(
+        self, search: BranchAndBound, bounds: Bounds, problems: Tensor, constraints: Tensor
+    ) -> str:
+        """What a search has left open, by hulls, and by going on with it; what it returns."""
+        self.stage = "hull"
+        open_ = search.open
+        hulls = HullSearch(
+            self.structure,
+            self.region,
+            self._roots(bounds, problems[open_], constraints[open_]),
+            self.query.graph.outputs[0],
+            self._try,
+            self.deadline,
+        )
+        left = hulls.run()
+        if left is None:
+            return "refuted"
+        search.settle(open_[left], hulls.reached)
+        if len(left):
+            self.stage = "branching"
+        return search.resume()
+
+    def _roots(self, bounds: Bounds, problems: Tensor, constraints: Tensor) -> Roots:
+        """Some rows of some problems, to be decided."""
+        region = self.region.select(problems)
+        chosen = Bounds(self.structure, region, len(problems), picked_all(bounds.ends, problems))
+        chosen.compute(refine=False)
+        chosen.deadline = self.deadline
+        rows = -self.query.rows[problems, constraints].unsqueeze(1)
+        return Roots(chosen, problems, rows, -self.query.offsets[problems, constraints])
 
     def _last_resort(self, bounds: Bounds, roots: Roots | None) -> Verdict:
         """What splitting ReLUs could not close: exact arithmetic, or halving of few inputs."""

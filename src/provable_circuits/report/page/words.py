@@ -51,6 +51,7 @@ STAGES = {
     "exact": "exact rational arithmetic",
     "growth": "gradients of many circuits at once",
     "halving": "bounds after the regions were split",
+    "hull": "hulls of open units over the inputs",
     "identical": "equality with the network",
     "inert": "the removal changing nothing",
     "linear": "linear bounds",

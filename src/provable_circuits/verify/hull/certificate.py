@@ -1,0 +1,178 @@
+"""Certificates: multipliers and lines that prove a lower bound of a condensed problem's rows.
+
+For any numbers D (one for each second unit) and d (one for each first unit), since y and x are
+what they are,
+
+    v = c + D e + d b  +  (p + D P + d G) z  +  sum_k (t_k g_k - D_k y_k)
+                                             +  sum_i (a_i h_i - d_i x_i),      a = o + D Q.
+
+Each bracket is bounded by itself:
+
+    t g - D y   is at least 0                       for t >= 0 and 0 <= D <= t,
+                            min(-D l, (t - D) u)    for t < 0, being concave,
+                            0                       where y >= 0 was fixed and D <= t,
+                            0                       where y <= 0 was fixed and D >= 0.
+    a h - d x   is at least 0                       for a >= 0 and 0 <= d <= a,
+                            0                       where x >= 0 was fixed and d <= a,
+                            0                       where x <= 0 was fixed and d >= 0.
+
+What is left are first units that are open and have a < 0. A chord would treat x as a number between
+two ends. But x is a function on the cube, and there, for any vector f,
+
+    a relu(G_i z + b_i)  =  min(0, a (G_i z + b_i))  >=  f z + min(-|f|, -|a G_i - f| + a b_i),
+
+|.| being the 1-norm: both pieces minus f z are linear, and their least values are at hand. The best
+f describe the convex hull of the unit's graph over the whole cube. Finally the linear function
+of z that has gathered is at least minus the 1-norm of its coefficients.
+
+Rounding: every quantity is a sum of at most N products, and the exact one differs by at most
+gamma(N) times the sum of absolute values, weighed with how large h, g, x, y and z can get. All of
+these are contained in one number S, so that 8 gamma(N) S covers all steps together. Products that
+underflow lose TINY each.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from provable_circuits.rounding import TINY, gamma
+from provable_circuits.verify.hull.condensed import Condensed, Rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Signs:
+    """What is known of k parts: +1 and -1 where x or y is nonnegative or nonpositive, else 0.
+
+    Attributes:
+        first: [k, first units].
+        second: [k, second units].
+    """
+
+    first: Tensor
+    second: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Multipliers:
+    """What proves bounds of k parts.
+
+    Attributes:
+        second: D, [k, second units].
+        slopes: d as a share of a, in [0, 1], of open units with positive a; [k, first units].
+        first: how far d is from a where x >= 0 was fixed, from 0 where x <= 0 was, not negative;
+            [k, first units].
+        lines: f at the entries of G, of open units with negative a; [k, first units, width].
+    """
+
+    second: Tensor
+    slopes: Tensor
+    first: Tensor
+    lines: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Certified:
+    """Rigorous lower bounds, v >= base + cube z and therefore v >= value.
+
+    Attributes:
+        value: [k].
+        base: [k].
+        cube: [k, n].
+    """
+
+    value: Tensor
+    base: Tensor
+    cube: Tensor
+
+    def replaced(self, which: Tensor, others: Certified) -> Certified:
+        """Some bounds replaced by others where those are better; ``which`` is a mask."""
+        value, base, cube = self.value.clone(), self.base.clone(), self.cube.clone()
+        better = others.value > self.value[which]
+        place = which.nonzero().flatten()[better]
+        value[place], base[place] = others.value[better], others.base[better]
+        cube[place] = others.cube[better]
+        return Certified(value, base, cube)
+
+
+def allowed(second: Tensor, signs: Tensor, weights: Tensor) -> Tensor:
+    """D moved to where its bracket has a bound; signs and weights t as D, [k, second units]."""
+    nothing = torch.zeros_like(second)
+    fixed = torch.where(signs > 0, torch.minimum(second, weights), second.clamp_min(0.0))
+    below = torch.minimum(torch.maximum(second, nothing), weights)
+    free = torch.where(weights >= 0, below, second)
+    return torch.where(signs != 0, fixed, free)
+
+
+def brackets(problem: Condensed, second: Tensor, signs: Tensor, weights: Tensor) -> Tensor:
+    """What t g - D y is at least, [k, second units], for D that are allowed."""
+    ends = torch.minimum(-second * problem.lower, (weights - second) * problem.upper)
+    return torch.where((signs == 0) & (weights < 0), ends, 0.0)
+
+
+def through(rows: Tensor, signs: Tensor, slopes: Tensor, first: Tensor) -> Tensor:
+    """The d of first units with coefficients a = ``rows``, zero where lines take their place."""
+    fixed = torch.where(signs > 0, rows - first, first)
+    return torch.where(signs == 0, slopes * rows.clamp_min(0.0), fixed)
+
+
+def certify(problem: Condensed, goal: Rows, signs: Signs, chosen: Multipliers) -> Certified:
+    """Lower bounds of one row each, on the parts where units have these signs.
+
+    Args:
+        problem: the problem.
+        goal: k of its rows.
+        signs: what is known of the parts.
+        chosen: any multipliers at all; better ones prove more.
+    """
+    first, second, sparse = problem.first, problem.second, problem.sparse
+    duals = allowed(chosen.second.double(), signs.second, goal.second)
+    rows = goal.first + duals @ second.first
+    slopes, fixed = chosen.slopes.double().clamp(0.0, 1.0), chosen.first.double().clamp_min(0.0)
+    share = through(rows, signs.first, slopes, fixed)
+    weight = torch.where(signs.first == 0, (-rows).clamp_min(0.0), 0.0)
+    lines = torch.where(weight.unsqueeze(2) > 0, chosen.lines.double(), 0.0)
+    sizes = lines.abs().sum(2)
+    other = (weight.unsqueeze(2) * sparse.values + lines).abs().sum(2)
+    gap = torch.maximum(sizes, other + weight * (first.constant + first.radius))
+    cube = goal.cube + duals @ second.cube + share @ first.cube + sparse.scattered(lines)
+    base = (
+        (goal.constant - goal.radius)
+        + duals @ second.constant
+        - duals.abs() @ second.radius
+        + share @ first.constant
+        - share.abs() @ first.radius
+        + brackets(problem, duals, signs.second, goal.second).sum(1)
+        - torch.where(weight > 0, gap, 0.0).sum(1)
+    )
+    largest = torch.maximum(problem.lower.abs(), problem.upper.abs())
+    scale = (
+        _sizes(goal, problem.top, largest)
+        + duals.abs() @ (_sizes(second, problem.top, largest[:0]) + largest)
+        + goal.second.abs() @ largest
+        + (share.abs() + weight) @ (_sizes(first, problem.top[:0], largest[:0]) + problem.top)
+        + 2 * sizes.sum(1)
+    )
+    terms = 2 * len(first) + len(second) + first.cube.shape[1] + sparse.values.shape[1] + 32
+    extent = 1.0 + float(problem.top.sum() + largest.sum())
+    lost = terms * (len(first) + len(second) + 4) * TINY * extent
+    base = base - 8 * gamma(terms) * 1.01 * scale - lost
+    value = base - cube.abs().sum(1) * (1 + gamma(terms))
+    return Certified(
+        value.nan_to_num(nan=-math.inf, posinf=-math.inf),
+        base.nan_to_num(nan=-math.inf, posinf=-math.inf),
+        cube,
+    )
+
+
+def _sizes(rows: Rows, top: Tensor, largest: Tensor) -> Tensor:
+    """How large the terms of each row can be, added up."""
+    size = rows.cube.abs().sum(1) + rows.constant.abs() + rows.radius
+    if len(top):
+        size = size + rows.first.abs() @ top
+    if len(largest):
+        size = size + rows.second.abs() @ largest
+    return size

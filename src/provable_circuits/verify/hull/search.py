@@ -1,0 +1,175 @@
+"""Search: bound the rows of a question by hulls, and split what the second layer leaves open.
+
+For each input of the question with open rows the network is condensed (``condense``). The ends of
+the second layer's units are brought closer first, each as a row of its own over the first layer.
+Then each row is bounded, and parts in which some units have fixed signs where that does not
+suffice. Units further down are never split: there may be hundreds, each of which costs little. So
+the search is not complete, and gives up rows that take too many parts, or stay open with all units
+settled; ``branching`` may still decide them.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from provable_circuits.network.ops import ReLU
+from provable_circuits.verify.bounds import Bounds, Structure
+from provable_circuits.verify.branching import Roots, Try
+from provable_circuits.verify.costs import costliest
+from provable_circuits.verify.deadline import Deadline
+from provable_circuits.verify.hull.ascent import Ascent
+from provable_circuits.verify.hull.certificate import Signs, certify
+from provable_circuits.verify.hull.chain import Chain
+from provable_circuits.verify.hull.condense import Condenser
+from provable_circuits.verify.hull.condensed import Condensed, Rows
+from provable_circuits.verify.hull.parts import MOST_ENTRIES, PartBounds, Parts
+from provable_circuits.verify.memory import picked_all
+from provable_circuits.verify.region import Region
+
+WIDTH = 16
+"""Parts that are split at once."""
+
+MOST_PARTS = 1024
+"""A row that needs more is given up."""
+
+SHARES = (0.9, 1.0)
+"""Shares of the first layer's units, by what they cost, that have hulls: few at first, then all."""
+
+CLOSER = 0.95
+"""The second units whose ends are brought closer make up such a share of what all of them cost."""
+
+END_STEPS, END_ROUNDS = 12, 2
+
+
+def has_hulls(structure: Structure, region: Region) -> bool:
+    """Whether a question is of the kind that can be condensed: ReLUs over a box."""
+    kinked = all(isinstance(structure.ops[node.name], ReLU) for node in structure.activations)
+    return kinked and all(box.domains is None for box in region.ranges.values())
+
+
+class HullSearch:
+    """Decides rows of a question.
+
+    Args:
+        structure: the merged graph.
+        region: where its inputs range, for the query's problems.
+        roots: the rows.
+        start: the tensor that the rows are of.
+        attempt: tries candidate points.
+        deadline: when to stop.
+    """
+
+    def __init__(
+        self,
+        structure: Structure,
+        region: Region,
+        roots: Roots,
+        start: str,
+        attempt: Try,
+        deadline: Deadline,
+    ) -> None:
+        self.structure = structure
+        self.region = region
+        self.roots = roots
+        self.start = start
+        self.attempt = attempt
+        self.deadline = deadline
+        self.dtype = torch.float32 if structure.single else torch.float64
+        self.reached = math.inf
+        """The least rigorous bound by which a part was closed."""
+
+    def run(self) -> Tensor | None:
+        """The rows that stay open, [n]; None when a candidate was a witness."""
+        left: list[Tensor] = []
+        for problem in self.roots.problems.unique().tolist():
+            rows = (self.roots.problems == problem).nonzero().flatten()
+            bounds = self._bounds(rows[:1])
+            for share in SHARES:
+                condenser = Condenser(bounds, share)
+                open_ = self._decide(condenser, rows)
+                if open_ is None:
+                    return None
+                rows = rows[open_]
+                if condenser.whole or not len(rows):
+                    break
+            left.append(rows)
+        return torch.cat(left)
+
+    def _decide(self, condenser: Condenser, rows: Tensor) -> Tensor | None:
+        """Which of one problem's rows stay open; None when there is a witness."""
+        goal = self.roots.rows[rows].transpose(0, 1)
+        problem = condenser.condensed(self.start, goal, self.roots.offsets[rows])
+        if problem.sparse.values.numel() > MOST_ENTRIES:
+            return torch.arange(len(rows), device=rows.device)
+        chain = Chain(condenser, self.dtype, self.deadline)
+        bounds = PartBounds(self._closer(problem), chain, self.dtype, self.deadline)
+        lost = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
+        spent = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
+        found = bounds.roots()
+        queue = found.left[:0]
+        while True:
+            if len(found.closed):
+                self.reached = min(self.reached, float(found.closed.min()))
+            if self._try(condenser, found.cube, rows):
+                return None
+            queue = Parts.joined([queue, found.left])
+            stuck = ~(queue.scores > 0).any(1) | (spent[queue.row] >= MOST_PARTS)
+            lost[queue.row[stuck]] = True
+            queue = queue[~lost[queue.row]]
+            if not len(queue):
+                return lost.nonzero().flatten()
+            self.deadline.check()
+            order = queue.value.argsort()
+            batch, queue = queue[order[:WIDTH]], queue[order[WIDTH:]]
+            spent += 2 * torch.bincount(batch.row, minlength=len(spent))
+            found = bounds.children(batch)
+
+    def _bounds(self, one: Tensor) -> Bounds:
+        """The enclosures of one row's problem, by themselves."""
+        bounds = Bounds(
+            self.structure.select(one),
+            self.region.select(self.roots.problems[one]),
+            1,
+            picked_all(self.roots.bounds.ends, one),
+            deadline=self.deadline,
+        )
+        bounds.compute(refine=False)
+        return bounds
+
+    def _try(self, condenser: Condenser, cube: Tensor, rows: Tensor) -> bool:
+        """Whether a corner that a bound points to is a witness."""
+        if not len(cube):
+            return False
+        problem = self.roots.problems[rows[:1]]
+        return self.attempt(condenser.corners(cube), problem.expand(len(cube)))
+
+    def _closer(self, problem: Condensed) -> Condensed:
+        """The problem with each second unit's ends bounded over the first layer."""
+        if not len(problem.second):
+            return problem
+        lower, upper = problem.lower, problem.upper
+        hinge = (-lower * upper / (upper - lower)).nan_to_num(0.0)
+        cost = problem.goal.second.abs().sum(0) * hinge
+        chosen = costliest({"": cost.unsqueeze(0)}, CLOSER)[""][0].nonzero().flatten()
+        if not len(chosen):
+            return problem
+        second = problem.second[chosen]
+        goals = Rows.joined([second, -second])
+        alone = problem.with_goal(goals)
+        ascent = Ascent(alone, self.dtype, self.deadline)
+        found = []
+        size = max(1, MOST_ENTRIES // max(alone.sparse.values.numel(), 1))
+        for some in torch.arange(len(goals), device=goals.constant.device).split(size):
+            self.deadline.check()
+            goal = alone.goal[some]
+            signs = Signs(torch.zeros_like(goal.first), goal.second)
+            start = ascent.fresh(signs, goal.second)
+            multipliers = ascent.choose(goal, signs, start, END_STEPS, END_ROUNDS)
+            found.append(certify(alone, goal, signs, multipliers).value)
+        least, most = torch.cat(found).split(len(second))
+        return problem.with_ends(
+            lower.index_copy(0, chosen, least), upper.index_copy(0, chosen, -most)
+        )

@@ -1,0 +1,287 @@
+"""Hulls: certificates hold whatever the multipliers, and condensing loses nothing."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import provable_circuits as pc
+from provable_circuits.network.execution import evaluate
+from provable_circuits.network.graph import Node
+from provable_circuits.verify.bounds import Bounds, Structure
+from provable_circuits.verify.deadline import Deadline
+from provable_circuits.verify.hull.ascent import Ascent
+from provable_circuits.verify.hull.certificate import Multipliers, Signs, certify
+from provable_circuits.verify.hull.condense import Condenser
+from provable_circuits.verify.hull.condensed import Condensed, Rows
+from provable_circuits.verify.hull.transport import transport
+from provable_circuits.verify.region import Region
+
+FIRST, SECOND, CUBE = 7, 4, 6
+
+
+def rows(dice: torch.Generator, count: int, first: int, second: int, radius: float) -> Rows:
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=dice, dtype=torch.float64)
+
+    cube = normal(count, CUBE) * (torch.rand(count, CUBE, generator=dice) < 0.6)
+    off = radius * torch.rand(count, generator=dice, dtype=torch.float64)
+    return Rows(cube, normal(count, first), normal(count, second), normal(count), off)
+
+
+def problem(seed: int, radius: float = 0.05) -> Condensed:
+    """A random one, with ends that interval propagation gives."""
+    dice = torch.Generator().manual_seed(seed)
+    first = rows(dice, FIRST, 0, 0, radius)
+    second = rows(dice, SECOND, FIRST, 0, radius)
+    top = (first.constant + first.cube.abs().sum(1) + first.radius).clamp_min(0)
+    reach = second.cube.abs().sum(1) + second.radius
+    lower = second.constant - reach - (-second.first).clamp_min(0) @ top
+    upper = second.constant + reach + second.first.clamp_min(0) @ top
+    return Condensed(first, second, rows(dice, 3, FIRST, SECOND, radius), top, lower, upper, CUBE)
+
+
+def values(given: Condensed, seed: int, count: int = 4000) -> tuple[Tensor, Tensor, Tensor]:
+    """What x, y and v are at points of the cube, each equation off by a part of its radius."""
+    dice = torch.Generator().manual_seed(seed)
+
+    def off(radius: Tensor) -> Tensor:
+        share = 2 * torch.rand(count, len(radius), generator=dice, dtype=torch.float64) - 1
+        return share.sign() * radius if seed % 2 else share * radius
+
+    z = 2 * torch.rand(count, CUBE, generator=dice, dtype=torch.float64) - 1
+    z[::2] = z[::2].sign()
+    x = z @ given.first.cube.T + given.first.constant + off(given.first.radius)
+    h = x.clamp_min(0)
+    second, goal = given.second, given.goal
+    y = z @ second.cube.T + h @ second.first.T + second.constant + off(second.radius)
+    v = z @ goal.cube.T + h @ goal.first.T + y.clamp_min(0) @ goal.second.T + goal.constant
+    return x, y, v + off(goal.radius)
+
+
+def unknown(goal: Rows) -> Signs:
+    return Signs(torch.zeros_like(goal.first), torch.zeros_like(goal.second))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_certificates_hold_for_any_multipliers(seed: int) -> None:
+    """Also for slopes, multipliers and lines that nobody would choose."""
+    given = problem(seed)
+    dice = torch.Generator().manual_seed(1000 + seed)
+    x, y, v = values(given, seed)
+    k = 80
+    row = torch.randint(0, 3, (k,), generator=dice)
+
+    def signs(units: int) -> Tensor:
+        kept = torch.rand(k, units, generator=dice) < 0.4
+        return torch.randint(-1, 2, (k, units), generator=dice).double() * kept
+
+    known = Signs(signs(FIRST), signs(SECOND))
+    wild = torch.randn(k, FIRST, given.sparse.values.shape[1], generator=dice).double()
+    chosen = Multipliers(
+        3 * torch.randn(k, SECOND, generator=dice).double(),
+        3 * torch.rand(k, FIRST, generator=dice).double() - 1,
+        torch.randn(k, FIRST, generator=dice).double(),
+        wild * torch.where(torch.rand(k, 1, 1, generator=dice) < 0.5, 1.0, 0.01),
+    )
+    found = certify(given, given.goal[row], known, chosen).value
+    met = 0
+    for i in range(k):
+        there = ((x * known.first[i] >= 0).all(1)) & ((y * known.second[i] >= 0).all(1))
+        inside = v[there, row[i]]
+        met += len(inside) > 0
+        assert not len(inside) or float(found[i]) <= float(inside.min())
+    assert met > k / 4
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_ascent_and_transport_choose_is_sound_and_better_than_chords(seed: int) -> None:
+    given = problem(seed)
+    goal = given.goal
+    ascent = Ascent(given, torch.float64, Deadline())
+    signs = unknown(goal)
+    start = ascent.fresh(signs, goal.second)
+    chosen = ascent.choose(goal, signs, start, 30, 4)
+    found = certify(given, goal, signs, chosen).value
+    _, _, v = values(given, seed)
+    assert bool((found <= v.amin(0)).all())
+    weights = (-(goal.first + chosen.second @ given.second.first)).clamp_min(0.0)
+    chords = -weights.unsqueeze(2) * ascent.chord.unsqueeze(1) * given.sparse.values
+    before = certify(given, goal, signs, replace(chosen, lines=chords)).value
+    assert bool((found >= before - 1e-9).all())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_parts_are_bounded_soundly_and_no_worse_than_the_whole(seed: int) -> None:
+    """A first unit fixed to one sign and the other: ascent finds the multipliers that pay."""
+    given = problem(seed, radius=0.0)
+    x, _, v = values(given, seed, 20_000)
+    ascent = Ascent(given, torch.float64, Deadline())
+    goal = given.goal[torch.zeros(2 * FIRST + 1, dtype=torch.long)]
+    signs = unknown(goal)
+    for unit in range(FIRST):
+        signs.first[2 * unit, unit] = 1.0
+        signs.first[2 * unit + 1, unit] = -1.0
+    chosen = ascent.choose(goal, signs, ascent.fresh(signs, goal.second), 60, 4)
+    found = certify(given, goal, signs, chosen).value
+    for i in range(2 * FIRST):
+        inside = v[(x * signs.first[i] >= 0).all(1), 0]
+        assert not len(inside) or float(found[i]) <= float(inside.min())
+    both = found[:-1].reshape(FIRST, 2).amin(1)
+    assert float((both - found[-1]).min()) >= -0.15 * float(found[-1].abs())
+    assert float(found[:-1].max()) > float(found[-1]) + 1e-6
+
+
+def test_the_hull_of_a_unit_is_exact_where_a_chord_is_not() -> None:
+    """v = z1 - relu(z1 + z2) is least at a corner, which the chord of z1 + z2 does not see."""
+    one = torch.ones(1, dtype=torch.float64)
+    nothing = torch.zeros(1, 0, dtype=torch.float64)
+    first = Rows(torch.tensor([[1.0, 1.0]]).double(), nothing, nothing, 0 * one, 0 * one)
+    goal = Rows(torch.tensor([[1.0, 0.0]]).double(), -one.reshape(1, 1), nothing, 0 * one, 0 * one)
+    none = torch.zeros(0, dtype=torch.float64)
+    second = Rows(torch.zeros(0, 2).double(), torch.zeros(0, 1).double(), nothing[:0], none, none)
+    given = Condensed(first, second, goal, 2 * one, none, none, 2)
+    still = torch.zeros(1, 1, dtype=torch.float64)
+    signs = Signs(still, goal.second)
+    lines = transport(given, one.reshape(1, 1), goal.cube.clone(), 2, Deadline())
+    best = certify(given, goal, signs, Multipliers(goal.second, still, still, lines)).value
+    chord = -0.5 * given.sparse.values.unsqueeze(0)
+    worse = certify(given, goal, signs, Multipliers(goal.second, still, still, chord)).value
+    assert float(best) == pytest.approx(-1.0)
+    assert float(worse) == pytest.approx(-2.0)
+
+
+def test_no_bound_is_had_from_what_is_not_finite() -> None:
+    given = problem(0)
+    given.goal.constant[0] = torch.nan
+    given.goal.constant[1] = torch.inf
+    signs = unknown(given.goal)
+    start = Ascent(given, torch.float64, Deadline()).fresh(signs, given.goal.second)
+    lines = torch.zeros(3, *given.sparse.values.shape, dtype=torch.float64)
+    chosen = Multipliers(start.second, start.slopes, start.first, lines)
+    found = certify(given, given.goal, signs, chosen).value
+    assert found[0] == -torch.inf
+    assert found[1] == -torch.inf
+    assert found[2] > -torch.inf
+
+
+def images(seed: int, scale: float = 1.0) -> pc.Graph:
+    torch.manual_seed(seed)
+    net = nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1),
+        nn.ReLU(),
+        nn.AvgPool2d(2),
+        nn.Conv2d(4, 6, 3, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(96, 12),
+        nn.ReLU(),
+        nn.Linear(12, 3),
+    )
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.mul_(scale)
+    return pc.Graph.from_torch(net, torch.zeros(1, 1, 8, 8))
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_condensing_keeps_what_the_network_computes(seed: int, share: float) -> None:
+    """Every equation holds at every input, gaps put in, up to its radius, which is tiny."""
+    graph = images(seed)
+    components = graph.components("filter")
+    x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(seed))
+    claim = pc.Claim([pc.Ball(x, 0.1)], pc.Reachable(eps=0.12), pc.LogitDifference(0.5, 0))
+    circuit = components.full().remove(components.names[0]).remove(components.names[5])
+    query = pc.Verifier(components, claim).encoder.encode(circuit)
+    bounds = Bounds(Structure(query.graph, torch.device("cpu")), Region(query.ranges), 1)
+    bounds.compute()
+    condenser = Condenser(bounds, share)
+    start = query.graph.outputs[0]
+    rows = torch.eye(3, dtype=torch.float64).unsqueeze(0)
+    given = condenser.condensed(start, rows, torch.zeros(3, dtype=torch.float64))
+    assert len(given.first) > 3
+    assert len(given.second) > 1
+    assert float(given.goal.radius.max()) < 1e-8
+
+    dice = torch.Generator().manual_seed(seed)
+    lower = {name: box.lower for name, box in query.ranges.items()}
+    points = {
+        name: lower[name]
+        + (box.upper - lower[name])
+        * torch.rand(50, *box.lower.shape[1:], generator=dice, dtype=torch.float64)
+        for name, box in query.ranges.items()
+    }
+    held = evaluate(query.graph, points, [node.name for node in query.graph.nodes])
+
+    def own(node: Node, before: bool) -> Tensor:
+        name = node.inputs[0] if before else node.name
+        return held[name].flatten(1)[:, condenser.own[node.name]]
+
+    z = []
+    for name, columns in condenser.inputs.items():
+        box = query.ranges[name]
+        middle, reach = (box.lower + box.upper) / 2, (box.upper - box.lower) / 2
+        z.append(((points[name] - middle) / reach.clamp_min(1e-300)).flatten(1)[:, columns])
+    for name, gap in condenser.gaps.items():
+        node = query.graph[name]
+        read, given_ = held[node.inputs[0]].flatten(1), held[name].flatten(1)
+        slope = condenser.view.lines[name].below_slope.flatten()
+        z.append((2 * (given_ - slope * read) / gap - 1)[:, gap > 0])
+    cube = torch.cat(z, dim=1)
+    assert float(cube.abs().max()) <= 1 + 1e-6
+    h = torch.cat([own(node, before=False) for node in condenser.first], dim=1)
+    g = torch.cat([own(node, before=False) for node in condenser.second], dim=1)
+    for some, truth in (
+        (given.first, torch.cat([own(node, before=True) for node in condenser.first], dim=1)),
+        (given.second, torch.cat([own(node, before=True) for node in condenser.second], dim=1)),
+        (given.goal, held[start]),
+    ):
+        said = cube @ some.cube.T + some.constant
+        said = said + (h @ some.first.T if some.first.shape[1] else 0)
+        said = said + (g @ some.second.T if some.second.shape[1] else 0)
+        assert float((said - truth).abs().max()) < 1e-8
+
+    layers = condenser.below()
+    assert len(layers) == 1
+    for layer in layers:
+        nodes = [query.graph[name] for name in condenser.gaps if condenser.depths[name] == 1]
+        read = torch.cat([own(node, before=True) for node in nodes], dim=1)
+        output = torch.cat([own(node, before=False) for node in nodes], dim=1)
+        assert float((cube @ layer.rows.cube.T + layer.rows.constant - read).abs().max()) < 1e-8
+        base = torch.randn(5, generator=dice, dtype=torch.float64)
+        pull = torch.randn(5, cube.shape[1], generator=dice, dtype=torch.float64)
+        goal = layer.goal(base, pull)
+        assert not bool(goal.cube[:, layer.columns].any())
+        said = cube @ goal.cube.T + output @ goal.first.T + goal.constant
+        assert float((said - (base + cube @ pull.T)).abs().max()) < 1e-7
+
+
+@pytest.mark.parametrize(("seed", "worst"), [(3, 0.0103), (4, 0.1055)])
+def test_hulls_prove_next_to_what_is_refuted(
+    seed: int, worst: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The output does move by ``worst``; that it moves by no more than a tenth above is proved."""
+    for room in ("question", "verifier", "branching"):
+        module = importlib.import_module(f"provable_circuits.verify.{room}")
+        monkeypatch.setattr(module, "SMALL", 0)
+    question = importlib.import_module("provable_circuits.verify.question")
+    monkeypatch.setattr(question, "FEW_PARTS", 0)
+    graph = images(seed, scale=2.0)
+    components = graph.components("filter")
+    x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(seed))
+    circuit = components.full().remove(components.names[1]).remove(components.names[7])
+
+    def verdict(tolerance: float) -> pc.Verdict:
+        metric = pc.LogitDifference(tolerance, 0)
+        return pc.verify(graph, circuit, pc.Claim([pc.Point(x)], pc.Reachable(0.1), metric), 30)
+
+    assert verdict(0.97 * worst).refuted
+    proof = verdict(1.1 * worst)
+    assert isinstance(proof, pc.Proved)
+    assert proof.stage == "hull"
+    assert -0.13 * worst <= proof.bound <= 0
