@@ -65,11 +65,15 @@ def _coverage(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def _scatter(axes: Axes, rows: Sequence[Row]) -> None:
-    """Circuit size against the size of the smallest hitting set, larger where points coincide."""
+    """Circuit size against the size of the smallest hitting set, larger where points coincide.
+
+    Inputs whose search contradicted the assumption behind its bound have none, and no point.
+    """
     marks = {"greedy": "o", "binary-search": "s", "blocking-sets": "^"}
     most = 1
-    for algorithm, mark in marks.items():
-        pairs = Counter((row["hitting-set"]["lower"] or 0, row[algorithm]["size"]) for row in rows)
+    bounded = [row for row in rows if row["hitting-set"]["lower"] is not None]
+    for algorithm, mark in marks.items() if bounded else ():
+        pairs = Counter((row["hitting-set"]["lower"], row[algorithm]["size"]) for row in bounded)
         x, y = zip(*pairs, strict=True)
         axes.scatter(
             x, y, s=[12 + 12 * n for n in pairs.values()], marker=mark, label=algorithm, alpha=0.7

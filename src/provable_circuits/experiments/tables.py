@@ -128,7 +128,7 @@ def minimality_table(rows: Sequence[Row]) -> Table:
                     algorithm,
                     str(len(cells)),
                     f"{found.size[0]:.2f} ± {found.size[1]:.2f}",
-                    f"{spread(lowers)[0]:.2f}" if lowers else "-",
+                    _lower(lowers, len(cells)),
                     str(len(smallest)),
                     str(sum(cell["holds"] == "assumed" for cell in smallest)),
                     f"{found.seconds[0]:.2f} ± {found.seconds[1]:.2f}",
@@ -136,6 +136,14 @@ def minimality_table(rows: Sequence[Row]) -> Table:
                 ]
             )
     return heads, lines
+
+
+def _lower(bounds: Sequence[float], inputs: int) -> str:
+    """The mean of lower bounds, and how many inputs have one, if not all do."""
+    if not bounds:
+        return "-"
+    few = f" (of {len(bounds)} inputs)" if len(bounds) < inputs else ""
+    return f"{spread(bounds)[0]:.2f}{few}"
 
 
 def coverage_table(rows: Sequence[Row]) -> Table:
