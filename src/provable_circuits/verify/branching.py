@@ -21,12 +21,11 @@ import torch
 from torch import Tensor
 
 from provable_circuits.verify.backward import Fixed, backward
-from provable_circuits.verify.bounds import Bounds, Structure
+from provable_circuits.verify.bounds import Bounds
 from provable_circuits.verify.costs import unit_costs
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.leaf import solve_leaf
 from provable_circuits.verify.memory import picked
-from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxed import Relaxed
 from provable_circuits.verify.slopes import Choice, optimise
 from provable_circuits.verify.units import Units
@@ -128,33 +127,36 @@ class Roots:
     rows: Tensor
     offsets: Tensor
 
+    @property
+    def start(self) -> str:
+        """The tensor that the rows are of: the graph's output."""
+        return self.bounds.structure.graph.outputs[0]
+
 
 class BranchAndBound:
-    """Decides the rows of its roots."""
+    """Decides the rows of its roots.
 
-    def __init__(
-        self,
-        structure: Structure,
-        region: Region,
-        roots: Roots,
-        start: str,
-        attempt: Try,
-        deadline: Deadline,
-    ) -> None:
-        self.structure = structure
-        self.region = region
+    Args:
+        roots: the rows.
+        attempt: tries candidate points.
+        deadline: when to stop.
+    """
+
+    def __init__(self, roots: Roots, attempt: Try, deadline: Deadline) -> None:
         self.roots = roots
-        self.start = start
         self.attempt = attempt
         self.deadline = deadline
+        self.structure = roots.bounds.structure
+        self.region = roots.bounds.region
+        self.start = roots.start
         self.whole = Relaxed.whole(roots.bounds, Units(roots.bounds))
         self.units = self.whole.units
-        self.small = sum(math.prod(n.shape) for n in structure.activations) <= SMALL
+        self.small = sum(math.prod(n.shape) for n in self.structure.activations) <= SMALL
         self.steps = STEPS
         self.candidates = 20 if self.small else 8
         self.levels = 2 if self.small else 1
-        self.width = max(1, min(256 if self.small else 16, 2**21 // max(structure.largest, 1)))
-        self.guide = torch.float32 if structure.single else torch.float64
+        self.width = max(1, min(256 if self.small else 16, 2**21 // max(self.structure.largest, 1)))
+        self.guide = torch.float32 if self.structure.single else torch.float64
         self.parts = 0
         """How many parts were bounded."""
         self.close = False
@@ -254,7 +256,7 @@ class BranchAndBound:
 
     def _relaxed(self, parts: Parts) -> Relaxed:
         """The parts with what they inherit."""
-        region = self.region.select(self.roots.problems[parts.root])
+        region = self.region.select(parts.root)
         return Relaxed(self.roots.bounds, self.units, parts.root, region, parts.lower, parts.upper)
 
     def _refined(self, parts: Parts) -> tuple[Relaxed, Bounds]:
@@ -270,7 +272,7 @@ class BranchAndBound:
                 self.units.put(node, lower[node.name], ends[source][0]),
                 self.units.put(node, upper[node.name], ends[source][1]),
             )
-        region = self.region.select(self.roots.problems[parts.root])
+        region = self.region.select(parts.root)
         structure = self.structure.select(parts.root)
         bounds = Bounds(structure, region, len(parts), prior=ends, deadline=self.deadline)
         bounds.compute(refine=self.small)

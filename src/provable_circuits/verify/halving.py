@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from provable_circuits.claims.encoding import InputRange
-from provable_circuits.verify.bounds import Bounds, Structure
+from provable_circuits.verify.bounds import Bounds
 from provable_circuits.verify.branching import Roots, Try, slip
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.region import Region
@@ -30,47 +30,36 @@ class Halving:
     """Decides the rows of its roots by halving where their inputs range.
 
     Args:
-        structure: the merged graph.
-        region: where its inputs range, for the query's problems.
         roots: the rows.
-        start: the tensor that the rows are of.
         attempt: tries candidate points.
         deadline: when to stop.
     """
 
-    def __init__(
-        self,
-        structure: Structure,
-        region: Region,
-        roots: Roots,
-        start: str,
-        attempt: Try,
-        deadline: Deadline,
-    ) -> None:
-        self.structure = structure
-        self.region = region
+    def __init__(self, roots: Roots, attempt: Try, deadline: Deadline) -> None:
         self.roots = roots
-        self.start = start
         self.attempt = attempt
         self.deadline = deadline
-        self.names = list(region.ranges)
-        self.shapes = {name: region.ranges[name].lower.shape[1:] for name in self.names}
+        self.structure = roots.bounds.structure
+        self.region = roots.bounds.region
+        self.start = roots.start
+        ranges = self.region.ranges
+        self.names = list(ranges)
+        self.shapes = {name: ranges[name].lower.shape[1:] for name in self.names}
         self.counts = [math.prod(shape) for shape in self.shapes.values()]
-        self.width = max(1, min(WIDTH, 2**21 // max(structure.largest, 1)))
+        self.width = max(1, min(WIDTH, 2**21 // max(self.structure.largest, 1)))
 
     def run(self) -> str:
         """``proved``, ``refuted``, or ``open`` where halving is not for these inputs."""
-        problems = self.roots.problems
         ranges = self.region.ranges
         if not self.names:
             return "open"
-        lower = torch.cat([ranges[n].lower[problems].flatten(1) for n in self.names], dim=1)
-        upper = torch.cat([ranges[n].upper[problems].flatten(1) for n in self.names], dim=1)
+        lower = torch.cat([ranges[n].lower.flatten(1) for n in self.names], dim=1)
+        upper = torch.cat([ranges[n].upper.flatten(1) for n in self.names], dim=1)
         # Values folded at a point range over their rounding alone: halving those is of no use.
         wide = (upper - lower) > 1e-9 * (1 + torch.maximum(lower.abs(), upper.abs()))
         if int(wide.sum(1).max()) > FEW_INPUTS:
             return "open"
-        root = torch.arange(len(problems), device=lower.device)
+        root = torch.arange(len(lower), device=lower.device)
         while len(root):
             self.deadline.check()
             some, rest = slice(-self.width, None), slice(None, -self.width)
@@ -90,8 +79,7 @@ class Halving:
         self, root: Tensor, lower: Tensor, upper: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
         """What is left of some boxes, and how their bounds depend on inputs; None for a witness."""
-        problems = self.roots.problems[root]
-        region = self._region(problems, lower, upper)
+        region = self._region(root, lower, upper)
         bounds = Bounds(self.structure, region, len(root), deadline=self.deadline)
         bounds.compute()
         found = bounds.backward(self.start, self.roots.rows[root])
@@ -103,7 +91,7 @@ class Halving:
         corners = {
             name: region.corner(name, rows[:, 0])[left] for name, rows in found.inputs.items()
         }
-        if self.attempt(corners, problems[left]):
+        if self.attempt(corners, self.roots.problems[root[left]]):
             return None
         slopes = torch.cat(
             [
@@ -116,7 +104,7 @@ class Halving:
         )
         return root[left], lower[left], upper[left], slopes[left]
 
-    def _region(self, problems: Tensor, lower: Tensor, upper: Tensor) -> Region:
+    def _region(self, root: Tensor, lower: Tensor, upper: Tensor) -> Region:
         ranges = {}
         lows, highs = lower.split(self.counts, 1), upper.split(self.counts, 1)
         for name, low, high in zip(self.names, lows, highs, strict=True):
@@ -124,7 +112,7 @@ class Halving:
             ranges[name] = InputRange(
                 low.unflatten(1, self.shapes[name]),
                 high.unflatten(1, self.shapes[name]),
-                None if domains is None else tuple(domains[i] for i in problems.tolist()),
+                None if domains is None else tuple(domains[i] for i in root.tolist()),
             )
         return Region(ranges)
 

@@ -293,10 +293,7 @@ class _Decision:
         relaxed = Relaxed.whole(bounds, Units(bounds))
         choice = optimise(relaxed, start, rows, offsets, relaxed.slopes, steps=20)
         search = BranchAndBound(
-            structure,
-            known.region,
             Roots(bounds, problems, rows, offsets),
-            start,
             lambda points, _: self._try(constraints, points[self._input]),
             self.deadline,
         )

@@ -254,21 +254,20 @@ class Question:
         Where hulls can be had, they follow as soon as the tree of parts gets large; it is grown
         further for the rows that they leave open.
         """
-        start = self.query.graph.outputs[0]
         hulls = not self.small and has_hulls(self.structure, self.region)
         self.stage = "slopes"
         roots = self._roots(bounds, problems, constraints)
-        chosen, rows, offsets = roots.bounds, roots.rows, roots.offsets
-        relaxed = Relaxed.whole(chosen, Units(chosen))
+        offsets = roots.offsets
+        relaxed = Relaxed.whole(roots.bounds, Units(roots.bounds))
         steps = 4 if self.small else 20
-        choice = optimise(relaxed, start, rows, offsets, relaxed.slopes, steps=steps)
+        choice = optimise(relaxed, roots.start, roots.rows, offsets, relaxed.slopes, steps=steps)
         value = choice.found.value[:, 0] + offsets
         value = value - (choice.found.value[:, 0].abs() + offsets.abs()) * 2.0**-52
         self._narrow(max(self.closed, -float(value.min())))
         if bool((value >= 0).all()):
             return self._proved(bounds, "slopes")
         self.stage = "branching"
-        search = BranchAndBound(self.structure, self.region, roots, start, self._try, self.deadline)
+        search = BranchAndBound(roots, self._try, self.deadline)
         try:
             status = search.run(choice, FEW_PARTS if hulls else math.inf)
             if status == "more":
@@ -287,14 +286,8 @@ class Question:
         """What a search has left open, by hulls, and by going on with it; what it returns."""
         self.stage = "hull"
         open_ = search.open
-        hulls = HullSearch(
-            self.structure,
-            self.region,
-            self._roots(bounds, problems[open_], constraints[open_]),
-            self.query.graph.outputs[0],
-            self._try,
-            self.deadline,
-        )
+        roots = self._roots(bounds, problems[open_], constraints[open_])
+        hulls = HullSearch(roots, self._try, self.deadline)
         left = hulls.run()
         if left is None:
             return "refuted"
@@ -327,14 +320,7 @@ class Question:
         curved = not kinked or self.region.has_balls(2)
         if roots is not None and curved:
             self.stage = "halving"
-            status = Halving(
-                self.structure,
-                self.region,
-                roots,
-                self.query.graph.outputs[0],
-                self._try,
-                self.deadline,
-            ).run()
+            status = Halving(roots, self._try, self.deadline).run()
             if status == "refuted":
                 return self._refuted("halving")
             if status == "proved":

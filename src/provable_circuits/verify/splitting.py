@@ -57,7 +57,7 @@ def split_rows(together: Together, bounds: Bounds, open_: Tensor, deadline: Dead
     if not bool((reached < 0).any()) or not len(relaxed.units):
         return torch.where(reached >= 0, reached, -math.inf)
     roots = Roots(chosen, problems, rows, offsets)
-    search = BranchAndBound(structure, bounds.region, roots, start, _no_attempt, deadline)
+    search = BranchAndBound(roots, _no_attempt, deadline)
     lost = search.shallow(choice, ROUNDS, MOST_PARTS)
     settled = torch.where(reached >= 0, reached, 0.0)
     settled[lost] = -math.inf

@@ -54,30 +54,19 @@ class HullSearch:
     """Decides rows of a question.
 
     Args:
-        structure: the merged graph.
-        region: where its inputs range, for the query's problems.
         roots: the rows.
-        start: the tensor that the rows are of.
         attempt: tries candidate points.
         deadline: when to stop.
     """
 
-    def __init__(
-        self,
-        structure: Structure,
-        region: Region,
-        roots: Roots,
-        start: str,
-        attempt: Try,
-        deadline: Deadline,
-    ) -> None:
-        self.structure = structure
-        self.region = region
+    def __init__(self, roots: Roots, attempt: Try, deadline: Deadline) -> None:
         self.roots = roots
-        self.start = start
         self.attempt = attempt
         self.deadline = deadline
-        self.dtype = torch.float32 if structure.single else torch.float64
+        self.structure = roots.bounds.structure
+        self.region = roots.bounds.region
+        self.start = roots.start
+        self.dtype = torch.float32 if self.structure.single else torch.float64
         self.reached = math.inf
         """The least rigorous bound by which a part was closed."""
 
@@ -131,7 +120,7 @@ class HullSearch:
         """The enclosures of one row's problem, by themselves."""
         bounds = Bounds(
             self.structure.select(one),
-            self.region.select(self.roots.problems[one]),
+            self.region.select(one),
             1,
             picked_all(self.roots.bounds.ends, one),
             deadline=self.deadline,
