@@ -67,7 +67,7 @@ def unknown(goal: Rows) -> Signs:
     return Signs(torch.zeros_like(goal.first), torch.zeros_like(goal.second))
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(12))
 def test_certificates_hold_for_any_multipliers(seed: int) -> None:
     """Also for slopes, multipliers and lines that nobody would choose."""
     given = problem(seed)
@@ -98,7 +98,7 @@ def test_certificates_hold_for_any_multipliers(seed: int) -> None:
     assert met > k / 4
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_what_ascent_and_transport_choose_is_sound_and_better_than_chords(seed: int) -> None:
     given = problem(seed)
     goal = given.goal
@@ -115,7 +115,7 @@ def test_what_ascent_and_transport_choose_is_sound_and_better_than_chords(seed: 
     assert bool((found >= before - 1e-9).all())
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_parts_are_bounded_soundly_and_no_worse_than_the_whole(seed: int) -> None:
     """A first unit fixed to one sign and the other: ascent finds the multipliers that pay."""
     given = problem(seed, radius=0.0)
@@ -188,8 +188,7 @@ def images(seed: int, scale: float = 1.0) -> pc.Graph:
     return pc.Graph.from_torch(net, torch.zeros(1, 1, 8, 8))
 
 
-@pytest.mark.parametrize("share", [0.5, 1.0])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("seed", "share"), [(0, 0.5), (1, 0.5), (2, 1.0)])
 def test_condensing_keeps_what_the_network_computes(seed: int, share: float) -> None:
     """Every equation holds at every input, gaps put in, up to its radius, which is tiny."""
     graph = images(seed)
