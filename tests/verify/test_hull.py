@@ -136,23 +136,43 @@ def test_parts_are_bounded_soundly_and_no_worse_than_the_whole(seed: int) -> Non
     assert float(found[:-1].max()) > float(found[-1]) + 1e-6
 
 
-def test_the_hull_of_a_unit_is_exact_where_a_chord_is_not() -> None:
+@pytest.mark.parametrize("off", [0.0, 0.25])
+def test_the_hull_of_a_unit_is_exact_where_a_chord_is_not(off: float) -> None:
     """v = z1 - relu(z1 + z2) is least at a corner, which the chord of z1 + z2 does not see."""
     one = torch.ones(1, dtype=torch.float64)
     nothing = torch.zeros(1, 0, dtype=torch.float64)
-    first = Rows(torch.tensor([[1.0, 1.0]]).double(), nothing, nothing, 0 * one, 0 * one)
+    first = Rows(torch.tensor([[1.0, 1.0]]).double(), nothing, nothing, 0 * one, off * one)
     goal = Rows(torch.tensor([[1.0, 0.0]]).double(), -one.reshape(1, 1), nothing, 0 * one, 0 * one)
     none = torch.zeros(0, dtype=torch.float64)
     second = Rows(torch.zeros(0, 2).double(), torch.zeros(0, 1).double(), nothing[:0], none, none)
-    given = Condensed(first, second, goal, 2 * one, none, none, 2)
+    given = Condensed(first, second, goal, (2 + off) * one, none, none, 2)
     still = torch.zeros(1, 1, dtype=torch.float64)
     signs = Signs(still, goal.second)
     lines = transport(given, one.reshape(1, 1), goal.cube.clone(), 2, Deadline())
     best = certify(given, goal, signs, Multipliers(goal.second, still, still, lines)).value
     chord = -0.5 * given.sparse.values.unsqueeze(0)
     worse = certify(given, goal, signs, Multipliers(goal.second, still, still, chord)).value
-    assert float(best) == pytest.approx(-1.0)
-    assert float(worse) == pytest.approx(-2.0)
+    assert float(best) == pytest.approx(-1.0 - off)
+    assert float(best) <= -1.0 - off
+    assert float(worse) == pytest.approx(-2.0 - off)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_radius_counts_in_full(seed: int) -> None:
+    """With all signs fixed the problem is linear, and its least value is known exactly."""
+    given = problem(seed, radius=0.3)
+    first, second, goal = given.first, given.second, given.goal
+    signs = Signs(torch.ones_like(goal.first), torch.ones_like(goal.second))
+    rows = goal.first + goal.second @ second.first
+    cube = goal.cube + goal.second @ second.cube + rows @ first.cube
+    truth = goal.constant + goal.second @ second.constant + rows @ first.constant
+    truth = truth - cube.abs().sum(1) - goal.radius
+    truth = truth - goal.second.abs() @ second.radius - rows.abs() @ first.radius
+    none = torch.zeros_like(goal.first)
+    lines = torch.zeros(len(goal), *given.sparse.values.shape, dtype=torch.float64)
+    found = certify(given, goal, signs, Multipliers(goal.second, none, none, lines)).value
+    assert bool((found <= truth).all())
+    assert found.tolist() == pytest.approx(truth.tolist(), abs=1e-9)
 
 
 def test_no_bound_is_had_from_what_is_not_finite() -> None:
@@ -230,7 +250,7 @@ def test_condensing_keeps_what_the_network_computes(seed: int, share: float) -> 
         node = query.graph[name]
         read, given_ = held[node.inputs[0]].flatten(1), held[name].flatten(1)
         slope = condenser.view.lines[name].below_slope.flatten()
-        z.append((2 * (given_ - slope * read) / gap - 1)[:, gap > 0])
+        z.append((2 * (given_ - slope * read) / gap - 1)[:, condenser._loose(name)])
     cube = torch.cat(z, dim=1)
     assert float(cube.abs().max()) <= 1 + 1e-6
     h = torch.cat([own(node, before=False) for node in condenser.first], dim=1)
@@ -245,6 +265,16 @@ def test_condensing_keeps_what_the_network_computes(seed: int, share: float) -> 
         said = said + (g @ some.second.T if some.second.shape[1] else 0)
         assert float((said - truth).abs().max()) < 1e-8
 
+    forgotten = dict(condenser.named)
+    lowest = min(condenser.gaps, key=lambda name: condenser.depths[name])
+    condenser.named[lowest] = torch.zeros_like(forgotten[lowest])
+    node = condenser.first[-1]
+    some = condenser._rows(condenser._walk_units(node))
+    kept = torch.cat(_pieces(z, condenser, lowest), dim=1)
+    off = (kept @ some.cube.T + some.constant - own(node, before=True)).abs()
+    assert bool((off <= some.radius + 1e-9).all()), "units without a coordinate are in the radius"
+    condenser.named = forgotten
+
     layers = condenser.below()
     assert len(layers) == 1
     for layer in layers:
@@ -258,6 +288,12 @@ def test_condensing_keeps_what_the_network_computes(seed: int, share: float) -> 
         assert not bool(goal.cube[:, layer.columns].any())
         said = cube @ goal.cube.T + output @ goal.first.T + goal.constant
         assert float((said - (base + cube @ pull.T)).abs().max()) < 1e-7
+
+
+def _pieces(z: list[Tensor], condenser: Condenser, without: str) -> list[Tensor]:
+    """Coordinates by input and activation, those of one activation left out."""
+    place = len(condenser.inputs) + list(condenser.gaps).index(without)
+    return [piece for i, piece in enumerate(z) if i != place]
 
 
 @pytest.mark.parametrize(("seed", "worst"), [(3, 0.0103), (4, 0.1055)])

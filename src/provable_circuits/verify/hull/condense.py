@@ -79,6 +79,8 @@ class Condenser:
         self.own = {node.name: self.open[node.name] for node in (*self.first, *self.second)}
         """The units of the two layers: masks by activation. Other open units have gaps."""
         self.gaps: dict[str, Tensor] = {}
+        self.named: dict[str, Tensor] = {}
+        """The units with gaps that have a coordinate: masks. Others only add to radii."""
         self.view = self._view()
         self.inputs = self._wide()
 
@@ -149,9 +151,7 @@ class Condenser:
         seconds = [self._walk_units(node) for node in self.second]
         firsts = [self._walk_units(node) for node in self.first]
         walks = [goal, *seconds, *firsts]
-        for name in self.gaps:
-            met = self._reached(self.nodes[name], walks)
-            self.gaps[name] = torch.where(met, self.gaps[name], 0.0)
+        self.named = {name: self._reached(self.nodes[name], walks) for name in self.gaps}
         first = Rows.joined([self._rows(walk) for walk in firsts or [goal]])
         second = Rows.joined([self._rows(walk) for walk in seconds or [goal]])
         none = torch.arange(0, device=offsets.device)
@@ -177,7 +177,7 @@ class Condenser:
         for depth in sorted({self.depths[name] for name in names}, reverse=True):
             nodes = [self.nodes[name] for name in names if self.depths[name] == depth]
             for node in nodes:
-                self.own[node.name] = self.gaps[node.name] > 0
+                self.own[node.name] = self._loose(node.name)
             walks = [self._walk_units(node) for node in nodes if bool(self.own[node.name].any())]
             if not walks:
                 continue
@@ -198,6 +198,10 @@ class Condenser:
             )
         return layers
 
+    def _loose(self, name: str) -> Tensor:
+        """The units of an activation that have a gap and a coordinate for it."""
+        return self.named[name] & (self.gaps[name] > 0)
+
     @property
     def _inputs(self) -> int:
         """How many coordinates are inputs."""
@@ -207,7 +211,7 @@ class Condenser:
         """The coordinates of one activation's gaps."""
         place = self._inputs
         for other, gap in self.gaps.items():
-            count = int((gap > 0).sum())
+            count = int(self._loose(other).sum())
             if other == name:
                 return torch.arange(place, place + count, device=gap.device)
             place += count
@@ -326,18 +330,19 @@ class Condenser:
             else:
                 cube.append(rows[:, columns] * reach[columns])
         for name, gap in self.gaps.items():
-            loose = gap > 0
+            loose = self._loose(name)
             rows = walk.activations.get(name)
             if rows is None:
                 cube.append(constant.new_zeros(len(constant), int(loose.sum())))
                 continue
-            half = rows[:, loose] * (0.5 * gap[loose])
+            half = rows * (0.5 * gap)
             constant = constant + half.sum(1)
             scale = scale + half.abs().sum(1)
-            cube.append(half)
+            radius = radius + half[:, ~loose].abs().sum(1)
+            cube.append(half[:, loose])
         whole = torch.cat(cube, dim=1) if cube else constant.new_zeros(len(constant), 0)
         terms = sum(r.lower[0].numel() for r in self.bounds.region.ranges.values())
-        terms += whole.shape[1] + 32
+        terms += sum(len(gap) for gap in self.gaps.values()) + 32
         radius = radius * (1 + 1e-9) + 4 * gamma(terms) * 1.01 * scale + terms * TINY
         return Rows(
             whole,
