@@ -18,9 +18,7 @@ from provable_circuits.verify.hull.ascent import Ascent, Start, hope
 from provable_circuits.verify.hull.certificate import Certified, Signs, certify
 from provable_circuits.verify.hull.condense import Condenser
 from provable_circuits.verify.hull.condensed import Below
-
-MOST_ENTRIES = 2**22
-"""Entries of all lines that are chosen at once, at most."""
+from provable_circuits.verify.hull.transport import MOST_ENTRIES
 
 
 class Chain:

@@ -22,6 +22,7 @@ from provable_circuits.network.graph import Node
 from provable_circuits.rounding import TINY, gamma, midpoint
 from provable_circuits.verify.backward import View, backward
 from provable_circuits.verify.bounds import Bounds
+from provable_circuits.verify.costs import costliest
 from provable_circuits.verify.hull.condensed import Below, Condensed, Rows
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxation import Lines
@@ -238,14 +239,11 @@ class Condenser:
         if not costs:
             return
         flat = torch.cat(list(costs.values()))
-        ordered = flat.sort(descending=True)
-        enough = ordered.values.cumsum(0) - ordered.values < self.share * flat.sum()
-        enough[:FEW_UNITS] = True
-        self.whole = bool((enough | (ordered.values == 0)).all())
-        chosen = torch.zeros_like(flat, dtype=torch.bool)
-        chosen[ordered.indices[enough & (ordered.values > 0)]] = True
+        chosen = costliest({"": flat.unsqueeze(0)}, self.share)[""][0]
+        chosen[flat.topk(min(FEW_UNITS, len(flat))).indices] = True
+        self.whole = bool((chosen | (flat == 0)).all())
         sizes = [len(cost) for cost in costs.values()]
-        self.own |= dict(zip(costs, chosen.split(sizes), strict=True))
+        self.own |= dict(zip(costs, (chosen & (flat > 0)).split(sizes), strict=True))
         self.first = [node for node in self.first if bool(self.own[node.name].any())]
 
     def corners(self, cube: Tensor) -> dict[str, Tensor]:

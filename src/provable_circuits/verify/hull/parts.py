@@ -18,9 +18,7 @@ from provable_circuits.verify.hull.ascent import Ascent, Start
 from provable_circuits.verify.hull.certificate import Multipliers, Signs, certify
 from provable_circuits.verify.hull.chain import Chain
 from provable_circuits.verify.hull.condensed import Condensed, Rows
-
-MOST_ENTRIES = 2**22
-"""Entries of all lines that are chosen at once, at most."""
+from provable_circuits.verify.hull.transport import MOST_ENTRIES
 
 ROOT_STEPS, ROOT_ROUNDS = 40, 3
 PART_STEPS, PART_ROUNDS = 12, 2

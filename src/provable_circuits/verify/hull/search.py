@@ -25,7 +25,8 @@ from provable_circuits.verify.hull.certificate import Signs, certify
 from provable_circuits.verify.hull.chain import Chain
 from provable_circuits.verify.hull.condense import Condenser
 from provable_circuits.verify.hull.condensed import Condensed, Rows
-from provable_circuits.verify.hull.parts import MOST_ENTRIES, PartBounds, Parts
+from provable_circuits.verify.hull.parts import PartBounds, Parts
+from provable_circuits.verify.hull.transport import MOST_ENTRIES
 from provable_circuits.verify.memory import picked_all
 from provable_circuits.verify.region import Region
 

@@ -23,6 +23,9 @@ from provable_circuits.verify.hull.condensed import Condensed
 
 NOTHING = 1e-30
 
+MOST_ENTRIES = 2**22
+"""Entries of all lines that are chosen at once, at most."""
+
 
 def transport(
     problem: Condensed, weights: Tensor, pull: Tensor, rounds: int, deadline: Deadline
