@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
+from scipy.optimize import linprog
 from torch import Tensor, nn
 
 import provable_circuits as pc
@@ -16,8 +18,10 @@ from provable_circuits.verify.bounds import Bounds, Structure
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.hull.ascent import Ascent
 from provable_circuits.verify.hull.certificate import Multipliers, Signs, certify
+from provable_circuits.verify.hull.chain import Chain
 from provable_circuits.verify.hull.condense import Condenser
 from provable_circuits.verify.hull.condensed import Condensed, Rows
+from provable_circuits.verify.hull.joint import Joint
 from provable_circuits.verify.hull.transport import transport
 from provable_circuits.verify.region import Region
 
@@ -69,7 +73,7 @@ def unknown(goal: Rows) -> Signs:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_certificates_hold_for_any_multipliers(seed: int) -> None:
-    """Also for slopes, multipliers and lines that nobody would choose."""
+    """Also for slopes, multipliers and shares that nobody would choose."""
     given = problem(seed)
     dice = torch.Generator().manual_seed(1000 + seed)
     x, y, v = values(given, seed)
@@ -86,7 +90,7 @@ def test_certificates_hold_for_any_multipliers(seed: int) -> None:
         3 * torch.randn(k, SECOND, generator=dice).double(),
         3 * torch.rand(k, FIRST, generator=dice).double() - 1,
         torch.randn(k, FIRST, generator=dice).double(),
-        wild * torch.where(torch.rand(k, 1, 1, generator=dice) < 0.5, 1.0, 0.01),
+        0.5 + wild * torch.where(torch.rand(k, 1, 1, generator=dice) < 0.5, 1.0, 0.2),
     )
     found = certify(given, given.goal[row], known, chosen).value
     met = 0
@@ -109,10 +113,104 @@ def test_what_ascent_and_transport_choose_is_sound_and_better_than_chords(seed: 
     found = certify(given, goal, signs, chosen).value
     _, _, v = values(given, seed)
     assert bool((found <= v.amin(0)).all())
-    weights = (-(goal.first + chosen.second @ given.second.first)).clamp_min(0.0)
-    chords = -weights.unsqueeze(2) * ascent.chord.unsqueeze(1) * given.sparse.values
-    before = certify(given, goal, signs, replace(chosen, lines=chords)).value
+    chords = ascent.chord.unsqueeze(1).expand_as(chosen.shares)
+    before = certify(given, goal, signs, replace(chosen, shares=chords)).value
     assert bool((found >= before - 1e-9).all())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_joint_ascent_comes_close_to_the_optimum(seed: int) -> None:
+    """The best multipliers solve a linear program, which another solver solves as well."""
+    given = problem(seed, radius=0.0)
+    goal, signs = given.goal, unknown(given.goal)
+    chain = Chain(given, [], torch.float64, Deadline())
+    chosen = chain.fresh(goal, [signs])
+    before = chain.certify(goal, [signs], chosen).value
+    for _ in range(4):
+        chosen, _ = Joint(chain).climb(goal, [signs], chosen, 60)
+    after = chain.certify(goal, [signs], chosen).value
+    best = torch.tensor([best_bound(given, row) for row in range(len(goal))], dtype=torch.float64)
+    assert bool((after <= best + 1e-7).all())
+    assert bool((best - after <= 0.02 * best.abs().clamp_min(1.0)).all())
+    assert float((after - before).max()) > 0
+
+
+def best_bound(given: Condensed, row: int) -> float:
+    """The largest bound of a row that a certificate can prove, by HiGHS.
+
+    The coefficient of each first unit is p - w, with p, w >= 0: the part p x meets a slope d <= p,
+    the part w a line f and the height that it needs.
+    """
+    names: dict[str, int] = {}
+    rows: list[dict[int, float]] = []
+    rights: list[float] = []
+    free = (-np.inf, np.inf)
+    limits: list[tuple[float, float]] = []
+
+    def new(name: str, limit: tuple[float, float] = (0.0, np.inf)) -> int:
+        names[name] = len(limits)
+        limits.append(limit)
+        return names[name]
+
+    def at_most(terms: list[tuple[int, float]], right: float) -> None:
+        held: dict[int, float] = {}
+        for place, value in terms:
+            held[place] = held.get(place, 0.0) + value
+        rows.append(held)
+        rights.append(right)
+
+    first, second, goal = given.first, given.second, given.goal
+    weights = goal.second[row].tolist()
+    objective: list[tuple[int, float]] = []
+    pull: list[list[tuple[int, float]]] = [[] for _ in range(CUBE)]
+    for k, t in enumerate(weights):
+        dual = new(f"D{k}", (0.0, t) if t >= 0 else free)
+        objective.append((dual, float(second.constant[k])))
+        for j in range(CUBE):
+            pull[j].append((dual, float(second.cube[k, j])))
+        if t < 0:
+            bracket = new(f"bracket{k}", free)
+            objective.append((bracket, 1.0))
+            at_most([(bracket, 1.0), (dual, float(given.lower[k]))], 0.0)
+            at_most([(bracket, 1.0), (dual, float(given.upper[k]))], t * float(given.upper[k]))
+    for i in range(FIRST):
+        up, down = new(f"p{i}"), new(f"w{i}")
+        slope, height = new(f"d{i}"), new(f"height{i}")
+        rest = [(names[f"D{k}"], float(second.first[k, i])) for k in range(SECOND)]
+        for sign in (1.0, -1.0):  # p - w = o + D Q
+            terms = [(up, sign), (down, -sign)] + [(place, -sign * v) for place, v in rest]
+            at_most(terms, sign * float(goal.first[row, i]))
+        at_most([(slope, 1.0), (up, -1.0)], 0.0)
+        objective += [(slope, float(first.constant[i])), (height, -1.0)]
+        flat: list[tuple[int, float]] = []
+        steep = [(down, float(first.constant[i]))]
+        for j in range(CUBE):
+            size = float(first.cube[i, j])
+            line, low, high = new(f"f{i},{j}", free), new(f"|f|{i},{j}"), new(f"|G-f|{i},{j}")
+            for sign in (1.0, -1.0):
+                at_most([(line, sign), (low, -1.0)], 0.0)
+                at_most([(down, sign * size), (line, -sign), (high, -1.0)], 0.0)
+            flat.append((low, 1.0))
+            steep.append((high, 1.0))
+            pull[j] += [(slope, size), (line, -1.0)]
+        at_most([*flat, (height, -1.0)], 0.0)
+        at_most([*steep, (height, -1.0)], 0.0)
+    for j in range(CUBE):
+        paid = new(f"|q|{j}")
+        objective.append((paid, -1.0))
+        for sign in (1.0, -1.0):
+            terms = [(place, sign * value) for place, value in pull[j]] + [(paid, -1.0)]
+            at_most(terms, -sign * float(goal.cube[row, j]))
+    matrix = np.zeros((len(rows), len(limits)))
+    for place, held in enumerate(rows):
+        for column, value in held.items():
+            matrix[place, column] = value
+    costs = np.zeros(len(limits))
+    for place, value in objective:
+        costs[place] -= value
+    solved = linprog(costs, A_ub=matrix, b_ub=rights, bounds=limits)
+    assert solved.success
+    return float(goal.constant[row]) - float(solved.fun)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -148,9 +246,9 @@ def test_the_hull_of_a_unit_is_exact_where_a_chord_is_not(off: float) -> None:
     given = Condensed(first, second, goal, (2 + off) * one, none, none, 2)
     still = torch.zeros(1, 1, dtype=torch.float64)
     signs = Signs(still, goal.second)
-    lines = transport(given, one.reshape(1, 1), goal.cube.clone(), 2, Deadline())
-    best = certify(given, goal, signs, Multipliers(goal.second, still, still, lines)).value
-    chord = -0.5 * given.sparse.values.unsqueeze(0)
+    shares = transport(given, one.reshape(1, 1), goal.cube.clone(), 2, Deadline())
+    best = certify(given, goal, signs, Multipliers(goal.second, still, still, shares)).value
+    chord = torch.full_like(shares, 0.5)
     worse = certify(given, goal, signs, Multipliers(goal.second, still, still, chord)).value
     assert float(best) == pytest.approx(-1.0 - off)
     assert float(best) <= -1.0 - off
@@ -169,8 +267,8 @@ def test_every_radius_counts_in_full(seed: int) -> None:
     truth = truth - cube.abs().sum(1) - goal.radius
     truth = truth - goal.second.abs() @ second.radius - rows.abs() @ first.radius
     none = torch.zeros_like(goal.first)
-    lines = torch.zeros(len(goal), *given.sparse.values.shape, dtype=torch.float64)
-    found = certify(given, goal, signs, Multipliers(goal.second, none, none, lines)).value
+    shares = torch.zeros(len(goal), *given.sparse.values.shape, dtype=torch.float64)
+    found = certify(given, goal, signs, Multipliers(goal.second, none, none, shares)).value
     assert bool((found <= truth).all())
     assert found.tolist() == pytest.approx(truth.tolist(), abs=1e-9)
 
@@ -181,12 +279,14 @@ def test_no_bound_is_had_from_what_is_not_finite() -> None:
     given.goal.constant[1] = torch.inf
     signs = unknown(given.goal)
     start = Ascent(given, torch.float64, Deadline()).fresh(signs, given.goal.second)
-    lines = torch.zeros(3, *given.sparse.values.shape, dtype=torch.float64)
-    chosen = Multipliers(start.second, start.slopes, start.first, lines)
+    shares = torch.zeros(3, *given.sparse.values.shape, dtype=torch.float64)
+    chosen = Multipliers(start.second, start.slopes, start.first, shares)
     found = certify(given, given.goal, signs, chosen).value
     assert found[0] == -torch.inf
     assert found[1] == -torch.inf
     assert found[2] > -torch.inf
+    shares[2, 0, 0] = torch.nan
+    assert certify(given, given.goal, signs, chosen).value[2] == -torch.inf
 
 
 def images(seed: int, scale: float = 1.0) -> pc.Graph:
@@ -288,6 +388,56 @@ def test_condensing_keeps_what_the_network_computes(seed: int, share: float) -> 
         assert not bool(goal.cube[:, layer.columns].any())
         said = cube @ goal.cube.T + output @ goal.first.T + goal.constant
         assert float((said - (base + cube @ pull.T)).abs().max()) < 1e-7
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_chains_hold_for_any_multipliers_and_signs(seed: int) -> None:
+    """Parts are where a point of the network lies, units of all layers fixed as they are there."""
+    graph = images(seed)
+    components = graph.components("filter")
+    dice = torch.Generator().manual_seed(seed)
+    x = torch.rand(1, 8, 8, generator=dice)
+    claim = pc.Claim([pc.Ball(x, 0.1)], pc.Reachable(eps=0.12), pc.LogitDifference(0.5, 0))
+    circuit = components.full().remove(components.names[0]).remove(components.names[5])
+    query = pc.Verifier(components, claim).encoder.encode(circuit)
+    bounds = Bounds(Structure(query.graph, torch.device("cpu")), Region(query.ranges), 1)
+    bounds.compute()
+    condenser = Condenser(bounds)
+    start = query.graph.outputs[0]
+    eye = torch.eye(3, dtype=torch.float64).unsqueeze(0)
+    given = condenser.condensed(start, eye, torch.zeros(3, dtype=torch.float64))
+    chain = Chain(given, condenser.below(), torch.float64, Deadline())
+    assert len(chain.layers) == 1
+
+    points = {
+        name: box.lower
+        + (box.upper - box.lower)
+        * torch.rand(60, *box.lower.shape[1:], generator=dice, dtype=torch.float64)
+        for name, box in query.ranges.items()
+    }
+    held = evaluate(query.graph, points, [node.name for node in query.graph.nodes])
+    below = [query.graph[name] for name in condenser.gaps if condenser.depths[name] == 1]
+    read = [
+        held[node.inputs[0]].flatten(1)[:, condenser.own[node.name]]
+        for node in (*condenser.second, *condenser.first, *below)
+    ]
+    there = torch.cat(read, dim=1).sign()
+    assert there.shape[1] == sum(chain.sizes)
+    some = torch.rand(there.shape, generator=dice) < torch.rand(60, 1, generator=dice)
+    known = chain.known(there * some)
+    joint = Joint(chain)
+    for row in range(3):
+        goal = given.goal[torch.full((60,), row)]
+        chosen = chain.fresh(goal, known)
+        better, _ = joint.climb(goal, known, chosen, 40)
+        wild = [
+            Multipliers(*(torch.randn(part.shape, generator=dice).double() for part in parts))
+            for parts in ((m.second, m.slopes, m.first, m.shares) for m in chosen)
+        ]
+        found = [chain.certify(goal, known, each).value for each in (chosen, better, wild)]
+        for value in found:
+            assert bool((value <= held[start][:, row]).all())
+        assert float((found[1] - found[0]).mean()) > 0
 
 
 def _pieces(z: list[Tensor], condenser: Condenser, without: str) -> list[Tensor]:

@@ -13,7 +13,6 @@ All of it is plain floating point, in the arithmetic of ``dtype``.
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import dataclass
 
@@ -46,12 +45,6 @@ class Start:
     second: Tensor
     slopes: Tensor
     first: Tensor
-
-
-def hope(cube: Tensor, inputs: int) -> Tensor:
-    """How much a bound with these coefficients of the cube may gain from units further down."""
-    found: Tensor = 2 * cube[:, inputs:].abs().sum(1)
-    return found
 
 
 class _Matrix:
@@ -117,7 +110,6 @@ class Ascent:
         start: Start,
         steps: int,
         rounds: int,
-        least: float = -math.inf,
     ) -> Multipliers:
         """Multipliers for one row each, on parts with these signs.
 
@@ -127,27 +119,19 @@ class Ascent:
             start: where to start.
             steps: steps of ascent.
             rounds: rounds of transport.
-            least: where lines cannot bring the bound to this, chords do.
         """
-        best, value = self._climb(goal, signs, start, steps)
+        best = self._climb(goal, signs, start, steps)
         first, second = self.problem.first, self.problem.second
         rows = goal.first + best.second @ second.first
         share = through(rows, signs.first, best.slopes, best.first)
         pull = goal.cube + best.second @ second.cube + share @ first.cube
         weights = torch.where(signs.first == 0, (-rows).clamp_min(0.0), 0.0)
-        single = weights.to(self.dtype)
-        chords = -(single * self.chord).unsqueeze(2) * self.problem.sparse.values.to(self.dtype)
-        chorded = pull - (weights * self.chord) @ first.cube
-        most = value + (single * self.height).sum(1) + hope(chorded, self.problem.inputs)
-        some = most >= least
-        if bool(some.any()):
-            chords[some] = transport(
-                self.problem, weights[some], pull[some].to(self.dtype), rounds, self.deadline
-            )
-        return Multipliers(best.second, best.slopes, best.first, chords)
+        shares = transport(self.problem, weights, pull.to(self.dtype), rounds, self.deadline)
+        shares = torch.where(weights.unsqueeze(2) > 0, shares, self.chord.unsqueeze(1))
+        return Multipliers(best.second, best.slopes, best.first, shares)
 
-    def _climb(self, goal: Rows, signs: Signs, start: Start, steps: int) -> tuple[Start, Tensor]:
-        """The best multipliers but for lines, and the bounds that they give with chords."""
+    def _climb(self, goal: Rows, signs: Signs, start: Start, steps: int) -> Start:
+        """The best multipliers but for lines, with chords in place of those."""
         problem, dtype = self.problem, self.dtype
         weights = goal.second
         cube, first, constant = goal.cube.to(dtype), goal.first.to(dtype), goal.constant.to(dtype)
@@ -204,4 +188,4 @@ class Ascent:
             if split:
                 size = RATE * rate * (rows.abs() + rows.abs().mean(1, keepdim=True))
                 fixed = (fixed + size * movers[2].step(-sign * read)).clamp_min(0.0) * sign.abs()
-        return Start(best.second, best.slopes.double(), best.first.double()), best_value
+        return Start(best.second, best.slopes.double(), best.first.double())

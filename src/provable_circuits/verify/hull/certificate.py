@@ -17,13 +17,17 @@ Each bracket is bounded by itself:
                             0                       where x <= 0 was fixed and d >= 0.
 
 What is left are first units that are open and have a < 0. A chord would treat x as a number between
-two ends. But x is a function on the cube, and there, for any vector f,
+two ends. But x is a function on the cube, and there, for any line f z,
 
-    a relu(G_i z + b_i)  =  min(0, a (G_i z + b_i))  >=  f z + min(-|f|, -|a G_i - f| + a b_i),
+    relu(G_i z + b_i)  =  max(0, G_i z + b_i)  <=  f z + max(|f|, |G_i - f| + b_i),
 
-|.| being the 1-norm: both pieces minus f z are linear, and their least values are at hand. The best
-f describe the convex hull of the unit's graph over the whole cube. Finally the linear function
-of z that has gathered is at least minus the 1-norm of its coefficients.
+|.| being the 1-norm: both pieces minus f z are linear, and their largest values are at hand. The
+best f describe the convex hull of the unit's graph over the whole cube. They lie between 0 and G_i,
+so a line is given by the share s_j in [0, 1] of G_ij that it takes at each coordinate:
+
+    f_j = s_j G_ij,    |f| = t = sum s_j |G_ij|,    |G_i - f| = T - t,    T = |G_i|.
+
+Finally the linear function of z that has gathered is at least minus the 1-norm of its coefficients.
 
 Rounding: every quantity is a sum of at most N products, and the exact one differs by at most
 gamma(N) times the sum of absolute values, weighed with how large h, g, x, y and z can get. All of
@@ -34,7 +38,8 @@ underflow lose TINY each.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -65,13 +70,24 @@ class Multipliers:
         slopes: d as a share of a, in [0, 1], of open units with positive a; [k, first units].
         first: how far d is from a where x >= 0 was fixed, from 0 where x <= 0 was, not negative;
             [k, first units].
-        lines: f at the entries of G, of open units with negative a; [k, first units, width].
+        shares: s at the entries of G, of open units with negative a, in [0, 1];
+            [k, first units, width].
     """
 
     second: Tensor
     slopes: Tensor
     first: Tensor
-    lines: Tensor
+    shares: Tensor
+
+    def __getitem__(self, index: Tensor | slice) -> Multipliers:
+        return Multipliers(*(getattr(self, field.name)[index] for field in fields(self)))
+
+    @staticmethod
+    def joined(several: Sequence[Multipliers]) -> Multipliers:
+        """Those of several, one after the other."""
+        return Multipliers(
+            *(torch.cat([getattr(one, f.name) for one in several]) for f in fields(Multipliers))
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,14 +104,14 @@ class Certified:
     base: Tensor
     cube: Tensor
 
-    def replaced(self, which: Tensor, others: Certified) -> Certified:
-        """Some bounds replaced by others where those are better; ``which`` is a mask."""
-        value, base, cube = self.value.clone(), self.base.clone(), self.cube.clone()
-        better = others.value > self.value[which]
-        place = which.nonzero().flatten()[better]
-        value[place], base[place] = others.value[better], others.base[better]
-        cube[place] = others.cube[better]
-        return Certified(value, base, cube)
+    def or_better(self, others: Certified) -> Certified:
+        """These bounds, or others where those are better."""
+        better = others.value > self.value
+        return Certified(
+            torch.where(better, others.value, self.value),
+            torch.where(better, others.base, self.base),
+            torch.where(better.unsqueeze(1), others.cube, self.cube),
+        )
 
 
 def allowed(second: Tensor, signs: Tensor, weights: Tensor) -> Tensor:
@@ -134,11 +150,11 @@ def certify(problem: Condensed, goal: Rows, signs: Signs, chosen: Multipliers) -
     slopes, fixed = chosen.slopes.double().clamp(0.0, 1.0), chosen.first.double().clamp_min(0.0)
     share = through(rows, signs.first, slopes, fixed)
     weight = torch.where(signs.first == 0, (-rows).clamp_min(0.0), 0.0)
-    lines = torch.where(weight.unsqueeze(2) > 0, chosen.lines.double(), 0.0)
-    sizes = lines.abs().sum(2)
-    other = (weight.unsqueeze(2) * sparse.values + lines).abs().sum(2)
-    gap = torch.maximum(sizes, other + weight * (first.constant + first.radius))
-    cube = goal.cube + duals @ second.cube + share @ first.cube + sparse.scattered(lines)
+    shares = chosen.shares.double().clamp(0.0, 1.0)
+    held = torch.einsum("kmw,mw->km", shares, sparse.sizes)
+    height = torch.maximum(held, sparse.total - held + first.constant + first.radius)
+    lines = shares.mul_(weight.unsqueeze(2)).mul_(sparse.values)
+    cube = goal.cube + duals @ second.cube + share @ first.cube - sparse.scattered(lines)
     base = (
         (goal.constant - goal.radius)
         + duals @ second.constant
@@ -146,15 +162,14 @@ def certify(problem: Condensed, goal: Rows, signs: Signs, chosen: Multipliers) -
         + share @ first.constant
         - share.abs() @ first.radius
         + brackets(problem, duals, signs.second, goal.second).sum(1)
-        - torch.where(weight > 0, gap, 0.0).sum(1)
+        - (weight * height).sum(1)
     )
     largest = torch.maximum(problem.lower.abs(), problem.upper.abs())
     scale = (
         _sizes(goal, problem.top, largest)
         + duals.abs() @ (_sizes(second, problem.top, largest[:0]) + largest)
         + goal.second.abs() @ largest
-        + (share.abs() + weight) @ (_sizes(first, problem.top[:0], largest[:0]) + problem.top)
-        + 2 * sizes.sum(1)
+        + (share.abs() + 2 * weight) @ (_sizes(first, problem.top[:0], largest[:0]) + problem.top)
     )
     terms = 2 * len(first) + len(second) + first.cube.shape[1] + sparse.values.shape[1] + 32
     extent = 1.0 + float(problem.top.sum() + largest.sum())

@@ -9,67 +9,87 @@ the other is treated like this, from above.
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.hull.ascent import Ascent, Start, hope
-from provable_circuits.verify.hull.certificate import Certified, Signs, certify
-from provable_circuits.verify.hull.condense import Condenser
-from provable_circuits.verify.hull.condensed import Below
-from provable_circuits.verify.hull.transport import MOST_ENTRIES
+from provable_circuits.verify.hull.ascent import Ascent, Start
+from provable_circuits.verify.hull.certificate import Certified, Multipliers, Signs, certify
+from provable_circuits.verify.hull.condensed import Below, Condensed, Rows
+
+STEPS, ROUNDS = 40, 3
+LAYER_STEPS = 10
 
 
 class Chain:
-    """The layers of a condensed problem that have gaps, one below the other."""
+    """A condensed problem, and the layers that have gaps in it, one below the other.
 
-    def __init__(self, condenser: Condenser, dtype: torch.dtype, deadline: Deadline) -> None:
-        self.condenser = condenser
+    Args:
+        problem: the problem.
+        layers: the layers, uppermost first.
+        dtype: the arithmetic in which multipliers are chosen.
+        deadline: when to stop.
+    """
+
+    def __init__(
+        self,
+        problem: Condensed,
+        layers: Sequence[Below],
+        dtype: torch.dtype,
+        deadline: Deadline,
+    ) -> None:
+        self.problem = problem
+        self.layers = layers
         self.dtype = dtype
         self.deadline = deadline
 
-    @cached_property
-    def layers(self) -> list[tuple[Below, Ascent]]:
-        """The layers, with what chooses multipliers for them."""
-        return [
-            (layer, Ascent(layer.problem, self.dtype, self.deadline))
-            for layer in self.condenser.below()
-        ]
+    @property
+    def entries(self) -> int:
+        """How many entries all lines of one part have."""
+        problems = (self.problem, *(layer.problem for layer in self.layers))
+        return sum(problem.sparse.values.numel() for problem in problems)
 
-    def raised(self, found: Certified, inputs: int, steps: int, rounds: int) -> Certified:
-        """The same bounds, or better ones where they may come to reach zero.
+    @property
+    def sizes(self) -> list[int]:
+        """How many units the second layer, the first, and every layer further down have."""
+        below = [len(layer.gaps) for layer in self.layers]
+        return [len(self.problem.second), len(self.problem.first), *below]
+
+    def known(self, signs: Tensor) -> list[Signs]:
+        """The signs of all units [k, units] as those of the problem and of every layer."""
+        second, first, *below = signs.split(self.sizes, dim=1)
+        return [Signs(first, second), *(Signs(own, second[:, :0]) for own in below)]
+
+    def certify(
+        self, goal: Rows, signs: Sequence[Signs], chosen: Sequence[Multipliers]
+    ) -> Certified:
+        """Lower bounds of one row each, on the parts where units have these signs.
 
         Args:
-            found: the bounds.
-            inputs: how many coordinates of the cube are inputs.
-            steps: steps of ascent for each layer.
-            rounds: rounds of transport for each layer.
+            goal: the rows.
+            signs: what is known of the parts, for the problem and for every layer.
+            chosen: multipliers of the problem, and of every layer.
         """
-        some = (found.value < 0) & (found.value + hope(found.cube, inputs) >= 0)
-        if not bool(some.any()):
-            return found
-        now = Certified(found.value[some], found.base[some], found.cube[some])
-        for layer, ascent in self.layers:
-            now = self._stepped(layer, ascent, now, steps, rounds)
-        return found.replaced(some, now)
+        best = found = certify(self.problem, goal, signs[0], chosen[0])
+        for layer, known, own in zip(self.layers, signs[1:], chosen[1:], strict=True):
+            goal = layer.goal(found.base, found.cube)
+            found = certify(layer.problem, goal, known, own)
+            best = best.or_better(found)
+        return best
 
-    def _stepped(
-        self, layer: Below, ascent: Ascent, found: Certified, steps: int, rounds: int
-    ) -> Certified:
-        """One layer's units in place of their coordinates."""
-        goal = layer.goal(found.base, found.cube)
-        size = max(1, MOST_ENTRIES // max(layer.problem.sparse.values.numel(), 1))
-        parts = []
-        for some in torch.arange(len(goal), device=found.value.device).split(size):
-            own = goal[some]
-            none = torch.zeros_like(own.first)
-            signs = Signs(none, own.second)
-            start = Start(own.second, layer.slopes.expand(len(own), -1), none)
-            chosen = ascent.choose(own, signs, start, steps, rounds)
-            parts.append(certify(layer.problem, own, signs, chosen))
-        return Certified(
-            torch.cat([part.value for part in parts]),
-            torch.cat([part.base for part in parts]),
-            torch.cat([part.cube for part in parts]),
-        )
+    def fresh(self, goal: Rows, signs: Sequence[Signs]) -> list[Multipliers]:
+        """Multipliers of the problem, and of every layer, chosen one layer after the other."""
+        ascent = Ascent(self.problem, self.dtype, self.deadline)
+        start = ascent.fresh(signs[0], goal.second)
+        chosen = [ascent.choose(goal, signs[0], start, STEPS, ROUNDS)]
+        found = certify(self.problem, goal, signs[0], chosen[0])
+        for layer, known in zip(self.layers, signs[1:], strict=True):
+            goal = layer.goal(found.base, found.cube)
+            ascent = Ascent(layer.problem, self.dtype, self.deadline)
+            slopes = layer.slopes.expand(len(goal), -1)
+            start = Start(goal.second, slopes, torch.zeros_like(slopes))
+            chosen.append(ascent.choose(goal, known, start, LAYER_STEPS, ROUNDS))
+            found = certify(layer.problem, goal, known, chosen[-1])
+        return chosen

@@ -167,9 +167,11 @@ class Below:
         own = cube[:, self.columns]
         first = 2 * own / self.gaps
         through = first * self.slopes
-        left = cube.index_fill(1, self.columns, 0.0) - through @ self.rows.cube
+        sparse = self.problem.sparse
+        entries = through.unsqueeze(2) * sparse.values
+        left = cube.index_fill(1, self.columns, 0.0) - sparse.scattered(entries)
         constant = base - own.sum(1) - through @ self.rows.constant
-        sizes = self.rows.cube.abs().sum(1) + self.rows.constant.abs() + self.rows.radius + self.top
+        sizes = sparse.total + self.rows.constant.abs() + self.rows.radius + self.top
         scale = cube.abs().sum(1) + base.abs() + own.abs().sum(1) + first.abs() @ sizes
         terms = cube.shape[1] + len(self.gaps) + 32
         radius = through.abs() @ self.rows.radius * (1 + 1e-9)
@@ -183,6 +185,8 @@ class Sparse:
     Attributes:
         columns: their columns, [m, width]; n where a place is not needed.
         values: the entries, [m, width]; zero there.
+        sizes: their absolute values.
+        total: the sum of those, [m].
         classes: the rows, in groups without a common column.
     """
 
@@ -193,6 +197,8 @@ class Sparse:
         there = present.gather(1, order)
         self.columns = torch.where(there, order, matrix.shape[1])
         self.values = torch.where(there, matrix.gather(1, order), 0.0)
+        self.sizes = self.values.abs()
+        self.total = self.sizes.sum(1)
         self.count = matrix.shape[1]
         self.classes = _classes(self.columns, self.count)
 

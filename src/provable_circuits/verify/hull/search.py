@@ -36,7 +36,10 @@ WIDTH = 16
 MOST_PARTS = 1024
 """A row that needs more is given up."""
 
-SHARES = (0.9, 1.0)
+MOST_KEPT = 2**28
+"""Entries of the lines of all parts of a row, at most."""
+
+SHARES = (1.0,)
 """Shares of the first layer's units, by what they cost, that have hulls: few at first, then all."""
 
 CLOSER = 0.95
@@ -94,8 +97,11 @@ class HullSearch:
         problem = condenser.condensed(self.start, goal, self.roots.offsets[rows])
         if problem.sparse.values.numel() > MOST_ENTRIES:
             return torch.arange(len(rows), device=rows.device)
-        chain = Chain(condenser, self.dtype, self.deadline)
-        bounds = PartBounds(self._closer(problem), chain, self.dtype, self.deadline)
+        chain = Chain(self._closer(problem), condenser.below(), self.dtype, self.deadline)
+        if chain.entries > MOST_ENTRIES:
+            return torch.arange(len(rows), device=rows.device)
+        bounds = PartBounds(chain)
+        most = min(MOST_PARTS, MOST_KEPT // max(chain.entries, 1))
         lost = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
         spent = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
         found = bounds.roots()
@@ -106,7 +112,7 @@ class HullSearch:
             if self._try(condenser, found.cube, rows):
                 return None
             queue = Parts.joined([queue, found.left])
-            stuck = ~(queue.scores > 0).any(1) | (spent[queue.row] >= MOST_PARTS)
+            stuck = ~(queue.scores > 0).any(1) | (spent[queue.row] >= most)
             lost[queue.row[stuck]] = True
             queue = queue[~lost[queue.row]]
             if not len(queue):

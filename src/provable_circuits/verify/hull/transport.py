@@ -1,8 +1,8 @@
 """Transport: choose the lines above first units so that they cancel what pulls on the cube.
 
-A unit of weight w = -a > 0 may carry f_j z_j with f_j between 0 and -w G_j. Writing |f_j| = m_j,
-its line costs max(sum m, w U - sum m), U = b + |G|_1 being its largest input, and changes the
-coefficient q_j of z_j by m_j, against the sign of G_j. The bound pays sum |q_j|, so
+A unit of weight w = -a > 0 whose line takes the share s_j of G_j has the mass m_j = w s_j |G_j|
+there. Its line costs max(sum m, w U - sum m), U = b + |G|_1 being its largest input, and changes
+the coefficient q_j of z_j by m_j, against the sign of G_j. The bound pays sum |q_j|, so
 
     mass put where q_j has the sign of G_j gains what it costs, up to |q_j|;
     mass anywhere is free as long as the unit carries less than w U / 2 in all.
@@ -30,11 +30,11 @@ MOST_ENTRIES = 2**22
 def transport(
     problem: Condensed, weights: Tensor, pull: Tensor, rounds: int, deadline: Deadline
 ) -> Tensor:
-    """Lines [k, first units, width] at the entries of G.
+    """The shares of the lines, [k, first units, width], at the entries of G.
 
     Args:
         problem: the problem.
-        weights: w, [k, first units]; zero where no line is wanted.
+        weights: w, [k, first units]; where it is zero, shares are too.
         pull: the coefficients of z without any lines, [k, n].
         rounds: how often each unit answers.
         deadline: when to stop.
@@ -42,7 +42,7 @@ def transport(
     sparse = problem.sparse
     k = len(weights)
     held = torch.cat([pull, pull.new_zeros(k, 1)], dim=1)
-    sizes, signs = sparse.values.abs().to(pull), sparse.values.sign().to(pull)
+    sizes, signs = sparse.sizes.to(pull), sparse.values.sign().to(pull)
     wanted = (weights * (0.5 * problem.reach).clamp_min(0.0)).to(pull).unsqueeze(2)
     weights = weights.to(pull).unsqueeze(2)
     mass = pull.new_zeros(k, *sparse.values.shape)
@@ -66,4 +66,4 @@ def transport(
             taken = taken.add_(spare.mul_(share))
             held[:, columns] = before.sub_(taken * sign)
             mass[:, units] = taken
-    return mass.mul_(-signs)
+    return mass.div_((weights * sizes).clamp_min_(NOTHING))

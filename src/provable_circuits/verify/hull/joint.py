@@ -1,0 +1,223 @@
+"""Joint ascent: all multipliers of parts at once, shares of lines and layers further down included.
+
+``ascent`` climbs with chords, and ``transport`` puts lines in their place: each is best for what
+the other has chosen, and still the two are short of the best pair. Here everything moves together.
+
+Let a function of the cube be bounded through the layers, from above; every layer hands a function
+down, and the last one is least at a corner z of the cube. From there upwards, a unit further down
+that reads x = G z + b and is bounded by h has the coordinate
+
+    2 (h - s x) / gap - 1,        h = slope x                      where its coefficient a >= 0,
+                                  h = (shares G) z + height        where a < 0,
+
+and so z becomes a point of the whole cube. There, for every layer,
+
+    d bound / d slope   = max(a, 0) x,
+    d bound / d share_j = -w |G_j| (sign(G_j) z_j + sign(t - (T - t + b))),       w = max(-a, 0),
+
+and the multipliers of the second layer, and of signs, have the gradients that ``ascent`` names. The
+step of a share does not depend on w |G_j|. All of it is plain floating point, in the arithmetic of
+``dtype``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from provable_circuits.verify.hull.certificate import (
+    Multipliers,
+    Signs,
+    allowed,
+    brackets,
+    through,
+)
+from provable_circuits.verify.hull.chain import Chain
+from provable_circuits.verify.hull.condensed import Condensed, Rows
+from provable_circuits.verify.slopes import Adam
+
+RATE = 0.2
+DUAL_RATE = 0.15
+SIGN_RATE = 2.0
+DECAY = 0.88
+MOMENTUM = 0.6
+
+ENOUGH = 1e-6
+"""Where all bounds are above this, they need no more steps."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seen:
+    """What the relaxation makes of the points where the bounds of parts are least.
+
+    Attributes:
+        second: y, [k, second units].
+        lost: by how much each unit of the first layer, and then of every layer further down, is
+            off its ReLU there, times its coefficient; [k, units].
+    """
+
+    second: Tensor
+    lost: Tensor
+
+
+class _Units:
+    """The open units of one layer in k parts, with what is chosen for them."""
+
+    def __init__(
+        self, problem: Condensed, sign: Tensor, start: Multipliers, dtype: torch.dtype
+    ) -> None:
+        sparse = problem.sparse
+        self.columns = sparse.columns.flatten()
+        self.count = sparse.count
+        self.values = sparse.values.to(dtype)
+        self.sizes, self.turns = self.values.abs(), self.values.sign()
+        self.total = self.sizes.sum(1)
+        self.constant = problem.first.constant.to(dtype)
+        self.sign = sign.to(dtype)
+        self.free, self.split = self.sign == 0, bool((sign != 0).any())
+        self.slopes, self.first = start.slopes.to(dtype), start.first.to(dtype)
+        self.shares = start.shares.to(dtype, copy=True)
+        self.speed = torch.zeros_like(self.shares)
+        self.slope_mover, self.first_mover = Adam(self.slopes), Adam(self.first)
+
+    def weigh(self, coefficients: Tensor, straight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """What a h + d x, for coefficients a and d, adds to a bound and to the cube's coefficients.
+
+        Args:
+            coefficients: a, [k, units].
+            straight: d, if there are any; [k, units].
+        """
+        self.rows = coefficients
+        self.weight = torch.where(self.free, (-coefficients).clamp_min(0.0), 0.0)
+        held = torch.einsum("kmw,mw->km", self.shares, self.sizes)
+        self.lean = held - (self.total - held + self.constant)
+        self.height = held - self.lean.clamp_max(0.0)
+        direct = through(coefficients, self.sign, self.slopes, self.first)
+        direct = direct if straight is None else direct + straight
+        entries = torch.addcmul(
+            direct.unsqueeze(2), self.weight.unsqueeze(2), self.shares, value=-1.0
+        )
+        entries = entries.mul_(self.values).flatten(1)
+        added = entries.new_zeros(len(entries), self.count + 1).index_add_(1, self.columns, entries)
+        return direct @ self.constant - (self.weight * self.height).sum(1), added[:, :-1]
+
+    def look(self, point: Tensor) -> None:
+        """See what the units read and give at points of the cube [k, n + 1], the last entry 0."""
+        self.turned = point.index_select(1, self.columns).view(self.shares.shape).mul_(self.turns)
+        self.read = torch.einsum("kmw,mw->km", self.turned, self.sizes) + self.constant
+        above = (self.turned * self.shares).mul_(self.sizes).sum(2) + self.height
+        free = torch.where(self.rows < 0, above, self.slopes * self.read)
+        self.given = torch.where(self.free, free, self.read * (self.sign > 0))
+
+    @property
+    def lost(self) -> Tensor:
+        """How much the units are off their ReLUs at the points last seen."""
+        return self.rows * (self.read.clamp_min(0.0) - self.given)
+
+    def move(self, rate: float) -> None:
+        """One step up."""
+        gradient = self.turned.add_(self.lean.sign().unsqueeze(2))
+        gradient.mul_((self.weight > 0).to(gradient).unsqueeze(2))
+        self.speed.mul_(MOMENTUM).sub_(gradient, alpha=0.5 * (1 - MOMENTUM))
+        self.shares.add_(self.speed, alpha=RATE * rate).clamp_(0.0, 1.0)
+        gain = torch.where(self.free, self.rows.clamp_min(0.0) * self.read, 0.0)
+        self.slopes = (self.slopes + RATE * rate * self.slope_mover.step(gain)).clamp_(0.0, 1.0)
+        if self.split:
+            size = self.rows.abs() + self.rows.abs().mean(1, keepdim=True)
+            step = SIGN_RATE * rate * size * self.first_mover.step(-self.sign * self.read)
+            self.first = (self.first + step).clamp_min_(0.0) * self.sign.abs()
+
+    def chosen(self, second: Tensor) -> Multipliers:
+        """The multipliers, those of second units given."""
+        return Multipliers(second, self.slopes, self.first, self.shares)
+
+
+class _Second:
+    """The second layer's units in k parts, with the multipliers chosen for them."""
+
+    def __init__(self, problem: Condensed, signs: Tensor, weights: Tensor, start: Tensor) -> None:
+        self.problem = problem
+        self.signs = signs
+        self.weights = weights
+        self.concave = (signs == 0) & (weights < 0)
+        self.duals = allowed(start, signs, weights)
+        self.mover = Adam(self.duals)
+
+    @property
+    def brackets(self) -> Tensor:
+        """What the units add to a bound, [k]."""
+        return brackets(self.problem, self.duals, self.signs, self.weights).sum(1)
+
+    def move(self, read: Tensor, rate: float) -> None:
+        """One step up, where the units read so much."""
+        ends, rest = self.problem, self.weights - self.duals
+        low = -self.duals * ends.lower < rest * ends.upper
+        bend = torch.where(low, -ends.lower, -ends.upper)
+        gradient = read.double() + torch.where(self.concave, bend, 0.0)
+        size = DUAL_RATE * rate * self.weights.abs().clamp_min(1e-3)
+        moved = self.duals + size * self.mover.step(gradient)
+        self.duals = allowed(moved, self.signs, self.weights)
+
+
+class Joint:
+    """Chooses all multipliers for parts of one problem."""
+
+    def __init__(self, chain: Chain) -> None:
+        self.chain = chain
+        self.dtype = dtype = chain.dtype
+        second = chain.problem.second
+        self.cube, self.first = second.cube.to(dtype), second.first.to(dtype)
+        self.constant = second.constant.to(dtype)
+        self.slopes = [layer.slopes.to(dtype) for layer in chain.layers]
+        self.doubled = [(2 / layer.gaps).to(dtype) for layer in chain.layers]
+
+    def climb(
+        self, goal: Rows, signs: Sequence[Signs], start: Sequence[Multipliers], steps: int
+    ) -> tuple[list[Multipliers], Seen]:
+        """Better multipliers of one row each, for the problem and for every layer further down.
+
+        Args:
+            goal: the rows.
+            signs: what is known of the parts, for the problem and for every layer.
+            start: where to start.
+            steps: steps of ascent.
+        """
+        problem, dtype = self.chain.problem, self.dtype
+        cube, first, constant = goal.cube.to(dtype), goal.first.to(dtype), goal.constant.to(dtype)
+        second = _Second(problem, signs[0].second, goal.second, start[0].second)
+        problems = (problem, *(layer.problem for layer in self.chain.layers))
+        top, *layers = (
+            _Units(one, known.first, chosen, dtype)
+            for one, known, chosen in zip(problems, signs, start, strict=True)
+        )
+        below = list(zip(self.chain.layers, layers, self.slopes, self.doubled, strict=True))
+        for step in range(steps + 1):
+            self.chain.deadline.check()
+            duals = second.duals.to(dtype)
+            added, pull = top.weigh(first + duals @ self.first)
+            value = constant + duals @ self.constant + second.brackets.to(dtype) + added
+            pull = cube + duals @ self.cube + pull
+            for layer, units, slopes, doubled in below:
+                own = pull[:, layer.columns]
+                added, moved = units.weigh(own * doubled, -own * doubled * slopes)
+                value = value - own.sum(1) + added
+                pull = pull.index_fill(1, layer.columns, 0.0) + moved
+            value = value - pull.abs().sum(1)
+
+            point = torch.cat([-pull.sign(), pull.new_zeros(len(pull), 1)], dim=1)
+            for layer, units, slopes, doubled in reversed(below):
+                units.look(point)
+                point[:, layer.columns] = (units.given - slopes * units.read) * doubled - 1
+            top.look(point)
+            read = self.constant + point[:, :-1] @ self.cube.T + top.given @ self.first.T
+            if step == steps or bool((value > ENOUGH).all()):
+                break
+            second.move(read, DECAY**step)
+            for units in (top, *layers):
+                units.move(DECAY**step)
+        none = second.duals[:, :0]
+        found = [top.chosen(second.duals), *(units.chosen(none) for units in layers)]
+        return found, Seen(read, torch.cat([units.lost for units in (top, *layers)], dim=1))
