@@ -91,6 +91,7 @@ def test_certificates_hold_for_any_multipliers(seed: int) -> None:
         3 * torch.rand(k, FIRST, generator=dice).double() - 1,
         torch.randn(k, FIRST, generator=dice).double(),
         0.5 + wild * torch.where(torch.rand(k, 1, 1, generator=dice) < 0.5, 1.0, 0.2),
+        0.5 + torch.randn(k, FIRST, generator=dice).double(),
     )
     found = certify(given, given.goal[row], known, chosen).value
     met = 0
@@ -246,10 +247,10 @@ def test_the_hull_of_a_unit_is_exact_where_a_chord_is_not(off: float) -> None:
     given = Condensed(first, second, goal, (2 + off) * one, none, none, 2)
     still = torch.zeros(1, 1, dtype=torch.float64)
     signs = Signs(still, goal.second)
-    shares = transport(given, one.reshape(1, 1), goal.cube.clone(), 2, Deadline())
-    best = certify(given, goal, signs, Multipliers(goal.second, still, still, shares)).value
+    shares = transport(given, one.reshape(1, 1), 0 * one, goal.cube.clone(), 2, Deadline())
+    best = certify(given, goal, signs, Multipliers(goal.second, still, still, shares, still)).value
     chord = torch.full_like(shares, 0.5)
-    worse = certify(given, goal, signs, Multipliers(goal.second, still, still, chord)).value
+    worse = certify(given, goal, signs, Multipliers(goal.second, still, still, chord, still)).value
     assert float(best) == pytest.approx(-1.0 - off)
     assert float(best) <= -1.0 - off
     assert float(worse) == pytest.approx(-2.0 - off)
@@ -268,7 +269,7 @@ def test_every_radius_counts_in_full(seed: int) -> None:
     truth = truth - goal.second.abs() @ second.radius - rows.abs() @ first.radius
     none = torch.zeros_like(goal.first)
     shares = torch.zeros(len(goal), *given.sparse.values.shape, dtype=torch.float64)
-    found = certify(given, goal, signs, Multipliers(goal.second, none, none, shares)).value
+    found = certify(given, goal, signs, Multipliers(goal.second, none, none, shares, none)).value
     assert bool((found <= truth).all())
     assert found.tolist() == pytest.approx(truth.tolist(), abs=1e-9)
 
@@ -280,7 +281,7 @@ def test_no_bound_is_had_from_what_is_not_finite() -> None:
     signs = unknown(given.goal)
     start = Ascent(given, torch.float64, Deadline()).fresh(signs, given.goal.second)
     shares = torch.zeros(3, *given.sparse.values.shape, dtype=torch.float64)
-    chosen = Multipliers(start.second, start.slopes, start.first, shares)
+    chosen = Multipliers(start.second, start.slopes, start.first, shares, 0 * start.slopes)
     found = certify(given, given.goal, signs, chosen).value
     assert found[0] == -torch.inf
     assert found[1] == -torch.inf
@@ -432,7 +433,7 @@ def test_chains_hold_for_any_multipliers_and_signs(seed: int) -> None:
         better, _ = joint.climb(goal, known, chosen, 40)
         wild = [
             Multipliers(*(torch.randn(part.shape, generator=dice).double() for part in parts))
-            for parts in ((m.second, m.slopes, m.first, m.shares) for m in chosen)
+            for parts in ((m.second, m.slopes, m.first, m.shares, m.rest) for m in chosen)
         ]
         found = [chain.certify(goal, known, each).value for each in (chosen, better, wild)]
         for value in found:

@@ -126,9 +126,11 @@ class Ascent:
         share = through(rows, signs.first, best.slopes, best.first)
         pull = goal.cube + best.second @ second.cube + share @ first.cube
         weights = torch.where(signs.first == 0, (-rows).clamp_min(0.0), 0.0)
-        shares = transport(self.problem, weights, pull.to(self.dtype), rounds, self.deadline)
+        rest, sparse = self.chord.double(), self.problem.sparse
+        pull = (pull - (weights * rest) @ sparse.rest).to(self.dtype)
+        shares = transport(self.problem, weights, rest, pull, rounds, self.deadline)
         shares = torch.where(weights.unsqueeze(2) > 0, shares, self.chord.unsqueeze(1))
-        return Multipliers(best.second, best.slopes, best.first, shares)
+        return Multipliers(best.second, best.slopes, best.first, shares, rest.expand_as(weights))
 
     def _climb(self, goal: Rows, signs: Signs, start: Start, steps: int) -> Start:
         """The best multipliers but for lines, with chords in place of those."""

@@ -27,6 +27,8 @@ so a line is given by the share s_j in [0, 1] of G_ij that it takes at each coor
 
     f_j = s_j G_ij,    |f| = t = sum s_j |G_ij|,    |G_i - f| = T - t,    T = |G_i|.
 
+Where G_ij is small, all coordinates have one share in common.
+
 Finally the linear function of z that has gathered is at least minus the 1-norm of its coefficients.
 
 Rounding: every quantity is a sum of at most N products, and the exact one differs by at most
@@ -70,14 +72,16 @@ class Multipliers:
         slopes: d as a share of a, in [0, 1], of open units with positive a; [k, first units].
         first: how far d is from a where x >= 0 was fixed, from 0 where x <= 0 was, not negative;
             [k, first units].
-        shares: s at the entries of G, of open units with negative a, in [0, 1];
+        shares: s at the largest entries of G, of open units with negative a, in [0, 1];
             [k, first units, width].
+        rest: s at all others, [k, first units].
     """
 
     second: Tensor
     slopes: Tensor
     first: Tensor
     shares: Tensor
+    rest: Tensor
 
     def __getitem__(self, index: Tensor | slice) -> Multipliers:
         return Multipliers(*(getattr(self, field.name)[index] for field in fields(self)))
@@ -151,10 +155,13 @@ def certify(problem: Condensed, goal: Rows, signs: Signs, chosen: Multipliers) -
     share = through(rows, signs.first, slopes, fixed)
     weight = torch.where(signs.first == 0, (-rows).clamp_min(0.0), 0.0)
     shares = chosen.shares.double().clamp(0.0, 1.0)
-    held = torch.einsum("kmw,mw->km", shares, sparse.sizes)
+    rest = chosen.rest.double().clamp(0.0, 1.0)
+    held = torch.einsum("kmw,mw->km", shares, sparse.sizes) + rest * sparse.rest_size
     height = torch.maximum(held, sparse.total - held + first.constant + first.radius)
     lines = shares.mul_(weight.unsqueeze(2)).mul_(sparse.values)
     cube = goal.cube + duals @ second.cube + share @ first.cube - sparse.scattered(lines)
+    if not sparse.whole:
+        cube = cube - (weight * rest) @ sparse.rest
     base = (
         (goal.constant - goal.radius)
         + duals @ second.constant

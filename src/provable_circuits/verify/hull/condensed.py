@@ -21,6 +21,12 @@ from torch import Tensor
 
 from provable_circuits.rounding import TINY, gamma
 
+LARGEST = 0.98
+"""The entries of a row that are kept apart make up so much of it."""
+
+FEW_ENTRIES = 64
+"""So many entries of a row are kept apart in any case, and all where that is not twice as many."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
@@ -170,6 +176,8 @@ class Below:
         sparse = self.problem.sparse
         entries = through.unsqueeze(2) * sparse.values
         left = cube.index_fill(1, self.columns, 0.0) - sparse.scattered(entries)
+        if not sparse.whole:
+            left = left - through @ sparse.rest
         constant = base - own.sum(1) - through @ self.rows.constant
         sizes = sparse.total + self.rows.constant.abs() + self.rows.radius + self.top
         scale = cube.abs().sum(1) + base.abs() + own.abs().sum(1) + first.abs() @ sizes
@@ -180,25 +188,30 @@ class Below:
 
 
 class Sparse:
-    """The nonzero entries of a matrix [m, n], as many places a row as the fullest row needs.
+    """The largest entries of each row of a matrix [m, n], and a matrix of the others.
 
     Attributes:
-        columns: their columns, [m, width]; n where a place is not needed.
-        values: the entries, [m, width]; zero there.
+        columns: where the largest entries are, [m, width]; n where a place is not needed.
+        values: these entries, [m, width]; zero there.
         sizes: their absolute values.
-        total: the sum of those, [m].
-        classes: the rows, in groups without a common column.
+        rest: the matrix without them, [m, n].
+        rest_size: the sum of its absolute values by row, [m].
+        whole: whether nothing is left in it.
+        total: the sum of all absolute values by row, [m].
+        classes: the rows, in groups without a common column of largest entries.
     """
 
     def __init__(self, matrix: Tensor) -> None:
-        present = matrix != 0
-        width = int(present.sum(1).max()) if matrix.numel() else 0
-        order = present.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :width]
-        there = present.gather(1, order)
-        self.columns = torch.where(there, order, matrix.shape[1])
-        self.values = torch.where(there, matrix.gather(1, order), 0.0)
+        ordered = matrix.abs().sort(dim=1, descending=True, stable=True)
+        width = _width(ordered.values)
+        order = ordered.indices[:, :width]
+        self.values = matrix.gather(1, order)
         self.sizes = self.values.abs()
-        self.total = self.sizes.sum(1)
+        self.columns = torch.where(self.sizes > 0, order, matrix.shape[1])
+        self.rest = matrix.scatter(1, order, 0.0)
+        self.rest_size = self.rest.abs().sum(1)
+        self.whole = not bool(self.rest_size.any())
+        self.total = self.sizes.sum(1) + self.rest_size
         self.count = matrix.shape[1]
         self.classes = _classes(self.columns, self.count)
 
@@ -207,6 +220,16 @@ class Sparse:
         total = entries.new_zeros(len(entries), self.count + 1)
         total.index_add_(1, self.columns.flatten(), entries.flatten(1))
         return total[:, :-1]
+
+
+def _width(sizes: Tensor) -> int:
+    """How many entries of each row are kept apart, for rows of sizes in descending order."""
+    if not sizes.numel():
+        return 0
+    full = int((sizes > 0).sum(1).max())
+    before = sizes.cumsum(1) - sizes
+    most = int((before < LARGEST * sizes.sum(1, keepdim=True)).sum(1).max())
+    return full if full < 2 * max(most, FEW_ENTRIES) else max(most, FEW_ENTRIES)
 
 
 def _classes(columns: Tensor, count: int) -> list[Tensor]:

@@ -37,6 +37,7 @@ from provable_circuits.verify.hull.certificate import (
 )
 from provable_circuits.verify.hull.chain import Chain
 from provable_circuits.verify.hull.condensed import Condensed, Rows
+from provable_circuits.verify.hull.transport import NOTHING
 from provable_circuits.verify.slopes import Adam
 
 RATE = 0.2
@@ -74,13 +75,15 @@ class _Units:
         self.count = sparse.count
         self.values = sparse.values.to(dtype)
         self.sizes, self.turns = self.values.abs(), self.values.sign()
-        self.total = self.sizes.sum(1)
+        self.whole = sparse.whole
+        self.others, self.others_size = sparse.rest.to(dtype), sparse.rest_size.to(dtype)
+        self.total = sparse.total.to(dtype)
         self.constant = problem.first.constant.to(dtype)
         self.sign = sign.to(dtype)
         self.free, self.split = self.sign == 0, bool((sign != 0).any())
         self.slopes, self.first = start.slopes.to(dtype), start.first.to(dtype)
-        self.shares = start.shares.to(dtype, copy=True)
-        self.speed = torch.zeros_like(self.shares)
+        self.shares, self.rest = start.shares.to(dtype, copy=True), start.rest.to(dtype, copy=True)
+        self.speed, self.rest_speed = torch.zeros_like(self.shares), torch.zeros_like(self.rest)
         self.slope_mover, self.first_mover = Adam(self.slopes), Adam(self.first)
 
     def weigh(self, coefficients: Tensor, straight: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -92,7 +95,7 @@ class _Units:
         """
         self.rows = coefficients
         self.weight = torch.where(self.free, (-coefficients).clamp_min(0.0), 0.0)
-        held = torch.einsum("kmw,mw->km", self.shares, self.sizes)
+        held = (self.shares * self.sizes).sum(2) + self.rest * self.others_size
         self.lean = held - (self.total - held + self.constant)
         self.height = held - self.lean.clamp_max(0.0)
         direct = through(coefficients, self.sign, self.slopes, self.first)
@@ -102,13 +105,21 @@ class _Units:
         )
         entries = entries.mul_(self.values).flatten(1)
         added = entries.new_zeros(len(entries), self.count + 1).index_add_(1, self.columns, entries)
-        return direct @ self.constant - (self.weight * self.height).sum(1), added[:, :-1]
+        added = added[:, :-1]
+        if not self.whole:
+            added = added + (direct - self.weight * self.rest) @ self.others
+        return direct @ self.constant - (self.weight * self.height).sum(1), added
 
     def look(self, point: Tensor) -> None:
         """See what the units read and give at points of the cube [k, n + 1], the last entry 0."""
         self.turned = point.index_select(1, self.columns).view(self.shares.shape).mul_(self.turns)
-        self.read = torch.einsum("kmw,mw->km", self.turned, self.sizes) + self.constant
-        above = (self.turned * self.shares).mul_(self.sizes).sum(2) + self.height
+        sized = self.turned * self.sizes
+        self.read = sized.sum(2) + self.constant
+        above = sized.mul_(self.shares).sum(2) + self.height
+        if not self.whole:
+            self.others_read = point[:, :-1] @ self.others.T
+            self.read += self.others_read
+            above += self.rest * self.others_read
         free = torch.where(self.rows < 0, above, self.slopes * self.read)
         self.given = torch.where(self.free, free, self.read * (self.sign > 0))
 
@@ -119,10 +130,14 @@ class _Units:
 
     def move(self, rate: float) -> None:
         """One step up."""
-        gradient = self.turned.add_(self.lean.sign().unsqueeze(2))
-        gradient.mul_((self.weight > 0).to(gradient).unsqueeze(2))
+        lean = self.lean.sign()
+        gradient = self.turned.add_(lean.unsqueeze(2))
         self.speed.mul_(MOMENTUM).sub_(gradient, alpha=0.5 * (1 - MOMENTUM))
         self.shares.add_(self.speed, alpha=RATE * rate).clamp_(0.0, 1.0)
+        if not self.whole:
+            gradient = self.others_read / self.others_size.clamp_min(NOTHING) + lean
+            self.rest_speed.mul_(MOMENTUM).sub_(gradient, alpha=0.5 * (1 - MOMENTUM))
+            self.rest.add_(self.rest_speed, alpha=RATE * rate).clamp_(0.0, 1.0)
         gain = torch.where(self.free, self.rows.clamp_min(0.0) * self.read, 0.0)
         self.slopes = (self.slopes + RATE * rate * self.slope_mover.step(gain)).clamp_(0.0, 1.0)
         if self.split:
@@ -132,7 +147,7 @@ class _Units:
 
     def chosen(self, second: Tensor) -> Multipliers:
         """The multipliers, those of second units given."""
-        return Multipliers(second, self.slopes, self.first, self.shares)
+        return Multipliers(second, self.slopes, self.first, self.shares, self.rest)
 
 
 class _Second:

@@ -33,7 +33,7 @@ from provable_circuits.verify.region import Region
 WIDTH = 16
 """Parts that are split at once."""
 
-MOST_PARTS = 1024
+MOST_PARTS = 4096
 """A row that needs more is given up."""
 
 MOST_KEPT = 2**28

@@ -28,14 +28,20 @@ MOST_ENTRIES = 2**22
 
 
 def transport(
-    problem: Condensed, weights: Tensor, pull: Tensor, rounds: int, deadline: Deadline
+    problem: Condensed,
+    weights: Tensor,
+    rest: Tensor,
+    pull: Tensor,
+    rounds: int,
+    deadline: Deadline,
 ) -> Tensor:
-    """The shares of the lines, [k, first units, width], at the entries of G.
+    """The shares of the lines, [k, first units, width], at the largest entries of G.
 
     Args:
         problem: the problem.
         weights: w, [k, first units]; where it is zero, shares are too.
-        pull: the coefficients of z without any lines, [k, n].
+        rest: the shares at all other entries, [first units].
+        pull: the coefficients of z with lines at those entries alone, [k, n].
         rounds: how often each unit answers.
         deadline: when to stop.
     """
@@ -43,7 +49,8 @@ def transport(
     k = len(weights)
     held = torch.cat([pull, pull.new_zeros(k, 1)], dim=1)
     sizes, signs = sparse.sizes.to(pull), sparse.values.sign().to(pull)
-    wanted = (weights * (0.5 * problem.reach).clamp_min(0.0)).to(pull).unsqueeze(2)
+    half = 0.5 * problem.reach - rest * sparse.rest_size
+    wanted = (weights * half.clamp_min(0.0)).to(pull).unsqueeze(2)
     weights = weights.to(pull).unsqueeze(2)
     mass = pull.new_zeros(k, *sparse.values.shape)
     used = (weights > 0).any(0).flatten()
