@@ -92,7 +92,15 @@ class AvgPool2d(LinearOp):
         return self.forward(*inputs)
 
     def pullback(self, rows: Tensor, *shapes: Shape) -> tuple[Tensor, ...]:
-        return transpose_by_differentiation(self, rows, *shapes)
+        tiles = self.kernel == self.stride and self.padding == (0, 0) and not self.ceil_mode
+        if not tiles:
+            return transpose_by_differentiation(self, rows, *shapes)
+        *_, height, width = shapes[0]
+        (down, across), (high, wide) = rows.shape[-2:], self.kernel
+        shared = (rows / (high * wide))[..., :, None, :, None]
+        shared = shared.expand(*rows.shape[:-2], down, high, across, wide)
+        shared = shared.reshape(*rows.shape[:-2], down * high, across * wide)
+        return (F.pad(shared, (0, width - across * wide, 0, height - down * high)),)
 
     def write_onnx(self, writer: OnnxWriter, *inputs: str) -> str:
         return writer.node(
