@@ -15,12 +15,8 @@ import torch
 from torch import Tensor
 
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.hull.ascent import Ascent, Start
 from provable_circuits.verify.hull.certificate import Certified, Multipliers, Signs, certify
 from provable_circuits.verify.hull.condensed import Below, Condensed, Rows
-
-STEPS, ROUNDS = 40, 3
-LAYER_STEPS = 10
 
 
 class Chain:
@@ -80,16 +76,37 @@ class Chain:
         return best
 
     def fresh(self, goal: Rows, signs: Sequence[Signs]) -> list[Multipliers]:
-        """Multipliers of the problem, and of every layer, chosen one layer after the other."""
-        ascent = Ascent(self.problem, self.dtype, self.deadline)
-        start = ascent.fresh(signs[0], goal.second)
-        chosen = [ascent.choose(goal, signs[0], start, STEPS, ROUNDS)]
-        found = certify(self.problem, goal, signs[0], chosen[0])
-        for layer, known in zip(self.layers, signs[1:], strict=True):
-            goal = layer.goal(found.base, found.cube)
-            ascent = Ascent(layer.problem, self.dtype, self.deadline)
-            slopes = layer.slopes.expand(len(goal), -1)
-            start = Start(goal.second, slopes, torch.zeros_like(slopes))
-            chosen.append(ascent.choose(goal, known, start, LAYER_STEPS, ROUNDS))
-            found = certify(layer.problem, goal, known, chosen[-1])
-        return chosen
+        """Where to start: chords above all units, and the usual slopes below."""
+        upper = torch.minimum(self.problem.reach, self.problem.top).clamp_min(0.0)
+        lower = (self.problem.first.constant - self.problem.sparse.total).clamp_max(0.0)
+        slopes, chords = _usual(lower, upper)
+        duals = _duals(goal.second, signs[0].second, self.problem.lower, self.problem.upper)
+        found = [_spread(self.problem, duals, slopes, chords)]
+        for layer in self.layers:
+            found.append(_spread(layer.problem, duals[:, :0], layer.slopes, layer.slopes))
+        return found
+
+
+def _usual(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    """Slopes 0 or 1, whichever leaves the smaller triangle, and the slopes of chords."""
+    chords = (upper / (upper - lower).clamp_min(1e-300)).clamp(0.0, 1.0)
+    return (upper > -lower).double(), chords
+
+
+def _duals(weights: Tensor, signs: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """D for second units of these weights and ends, [k, second units]."""
+    slopes, chords = _usual(lower, upper)
+    steep = torch.where(weights >= 0, slopes, chords)
+    return weights * torch.where(signs > 0, 1.0, torch.where(signs < 0, 0.0, steep))
+
+
+def _spread(problem: Condensed, duals: Tensor, slopes: Tensor, chords: Tensor) -> Multipliers:
+    """The same slopes, and shares that are the same everywhere, for every part."""
+    k, (units, width) = len(duals), problem.sparse.values.shape
+    return Multipliers(
+        second=duals,
+        slopes=slopes.expand(k, units),
+        first=duals.new_zeros(k, units),
+        shares=chords.unsqueeze(1).expand(k, units, width),
+        rest=chords.expand(k, units),
+    )

@@ -1,7 +1,7 @@
 """Condensing: from the bounds of one problem to two layers of open ReLUs over a cube.
 
 The activations of the last depth that has open units are the second layer, those of the depth
-before the first, as far as they matter. Whatever else is open is written as
+before the first, as far as rows meet them. Whatever else is open is written as
 
     relu(x) = s x + (1 + z) * gap / 2,     s = u / (u - l),    gap = max(-s l, (1 - s) u),
 
@@ -22,16 +22,12 @@ from provable_circuits.network.graph import Node
 from provable_circuits.rounding import TINY, gamma, midpoint
 from provable_circuits.verify.backward import View, backward
 from provable_circuits.verify.bounds import Bounds
-from provable_circuits.verify.costs import costliest
 from provable_circuits.verify.hull.condensed import Below, Condensed, Rows
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxation import Lines
 
 CHUNK_ELEMENTS = 2**20
 """Numbers in the largest tensor of rows that one pass holds."""
-
-FEW_UNITS = 64
-"""So many units of the first layer have hulls in any case."""
 
 NARROW = 1e-9
 """An input whose range is this small beside the widest is an error, not a coordinate."""
@@ -61,13 +57,10 @@ class Condenser:
     Args:
         bounds: enclosures of a batch of one problem, all of whose activations are ReLUs and whose
             inputs range over a box.
-        share: the first layer's units are those that cost most, together so much of what all of
-            them cost; some dozens in any case.
     """
 
-    def __init__(self, bounds: Bounds, share: float = 1.0) -> None:
+    def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
-        self.share = share
         self.graph = bounds.structure.graph
         self.nodes = {node.name: node for node in bounds.structure.activations}
         self.open: dict[str, Tensor] = {}
@@ -75,8 +68,6 @@ class Condenser:
             lower, upper = self._flat(node)
             self.open[name] = (lower < 0) & (upper > 0)
         self.first, self.second = self._layers()
-        self.whole = True
-        """Whether all units of the first layer that cost anything are among its own."""
         self.own = {node.name: self.open[node.name] for node in (*self.first, *self.second)}
         """The units of the two layers: masks by activation. Other open units have gaps."""
         self.gaps: dict[str, Tensor] = {}
@@ -141,15 +132,11 @@ class Condenser:
     def condensed(self, start: str, rows: Tensor, offsets: Tensor) -> Condensed:
         """The problem of ``rows . start + offsets``, for rows [1, r, *shape] and offsets [r]."""
         goal = self._walk(start, rows)
-        for node in self.second:
-            self.own[node.name] = self._reached(node, [goal])
-        self.second = [node for node in self.second if bool(self.own[node.name].any())]
-        seconds = [self._walk_units(node) for node in self.second]
-        self._choose_first(goal, seconds)
-        self.view = self._view()
-        goal = self._walk(start, rows)
         goal = replace(goal, constant=goal.constant + offsets)
+        self.second = self._kept(self.second, [goal])
         seconds = [self._walk_units(node) for node in self.second]
+        self.first = self._kept(self.first, [goal, *seconds])
+        self.view = self._view()
         firsts = [self._walk_units(node) for node in self.first]
         walks = [goal, *seconds, *firsts]
         self.named = {name: self._reached(self.nodes[name], walks) for name in self.gaps}
@@ -218,34 +205,6 @@ class Condenser:
             place += count
         raise KeyError(name)
 
-    def _choose_first(self, goal: _Walk, seconds: list[_Walk]) -> None:
-        """Keep those units of the first layer that the relaxation costs most.
-
-        A unit's cost is the height of its chord over the hinge, times the coefficients that it
-        meets in the rows, and in second units weighed by theirs.
-        """
-        costs: dict[str, Tensor] = {}
-        for node in self.first:
-            lower, upper = self._flat(node)
-            hinge = torch.where(self.open[node.name], -lower * upper / (upper - lower), 0.0)
-            met = torch.zeros_like(hinge)
-            if node.name in goal.activations:
-                met += goal.activations[node.name].abs().sum(0)
-            for above, walk in zip(self.second, seconds, strict=True):
-                if node.name in walk.activations:
-                    weights = goal.activations[above.name][:, self.own[above.name]].abs().sum(0)
-                    met += weights @ walk.activations[node.name].abs()
-            costs[node.name] = hinge * met
-        if not costs:
-            return
-        flat = torch.cat(list(costs.values()))
-        chosen = costliest({"": flat.unsqueeze(0)}, self.share)[""][0]
-        chosen[flat.topk(min(FEW_UNITS, len(flat))).indices] = True
-        self.whole = bool((chosen | (flat == 0)).all())
-        sizes = [len(cost) for cost in costs.values()]
-        self.own |= dict(zip(costs, (chosen & (flat > 0)).split(sizes), strict=True))
-        self.first = [node for node in self.first if bool(self.own[node.name].any())]
-
     def corners(self, cube: Tensor) -> dict[str, Tensor]:
         """Where linear functions of the cube [k, n] are least, as points of the inputs."""
         points, place = {}, 0
@@ -300,6 +259,12 @@ class Condenser:
             if node.name in walk.activations:
                 reached |= (walk.activations[node.name] != 0).any(0)
         return reached & self.open[node.name]
+
+    def _kept(self, nodes: list[Node], walks: list[_Walk]) -> list[Node]:
+        """Make the units that some walk meets the own ones; those activations that have any."""
+        for node in nodes:
+            self.own[node.name] = self._reached(node, walks)
+        return [node for node in nodes if bool(self.own[node.name].any())]
 
     def _own_ends(self, node: Node) -> tuple[Tensor, Tensor]:
         lower, upper = self._flat(node)

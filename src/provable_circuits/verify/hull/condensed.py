@@ -61,6 +61,11 @@ class Rows:
             self.radius[index],
         )
 
+    def split(self, size: int) -> list[Rows]:
+        """So many rows at a time."""
+        places = torch.arange(len(self), device=self.constant.device).split(size)
+        return [self[some] for some in places]
+
     @staticmethod
     def joined(several: list[Rows]) -> Rows:
         """The rows of several, one after the other."""
@@ -198,11 +203,11 @@ class Sparse:
         rest_size: the sum of its absolute values by row, [m].
         whole: whether nothing is left in it.
         total: the sum of all absolute values by row, [m].
-        classes: the rows, in groups without a common column of largest entries.
     """
 
     def __init__(self, matrix: Tensor) -> None:
-        ordered = matrix.abs().sort(dim=1, descending=True, stable=True)
+        full = int((matrix != 0).sum(1).max()) if matrix.numel() else 0
+        ordered = matrix.abs().topk(full, dim=1)
         width = _width(ordered.values)
         order = ordered.indices[:, :width]
         self.values = matrix.gather(1, order)
@@ -213,7 +218,6 @@ class Sparse:
         self.whole = not bool(self.rest_size.any())
         self.total = self.sizes.sum(1) + self.rest_size
         self.count = matrix.shape[1]
-        self.classes = _classes(self.columns, self.count)
 
     def scattered(self, entries: Tensor) -> Tensor:
         """Entries [k, m, width] added up by column: [k, n]."""
@@ -223,25 +227,10 @@ class Sparse:
 
 
 def _width(sizes: Tensor) -> int:
-    """How many entries of each row are kept apart, for rows of sizes in descending order."""
-    if not sizes.numel():
-        return 0
-    full = int((sizes > 0).sum(1).max())
+    """How many of the entries of rows are kept apart, their sizes in descending order."""
+    full = sizes.shape[1]
+    if full < 2 * FEW_ENTRIES:
+        return full
     before = sizes.cumsum(1) - sizes
     most = int((before < LARGEST * sizes.sum(1, keepdim=True)).sum(1).max())
-    return full if full < 2 * max(most, FEW_ENTRIES) else max(most, FEW_ENTRIES)
-
-
-def _classes(columns: Tensor, count: int) -> list[Tensor]:
-    """Rows in groups that share no column, each row in the first group that has room for it."""
-    groups: list[list[int]] = []
-    taken = torch.zeros(len(columns), count + 1, dtype=torch.bool)
-    for row, own in enumerate(columns.cpu()):
-        free = ~taken[: len(groups), own].any(1)
-        place = int(free.int().argmax()) if bool(free.any()) else len(groups)
-        if place == len(groups):
-            groups.append([])
-        groups[place].append(row)
-        taken[place, own] = True
-        taken[place, count] = False
-    return [torch.tensor(group, device=columns.device) for group in groups]
+    return full if full < 2 * most else max(most, FEW_ENTRIES)

@@ -1,7 +1,7 @@
 """Joint ascent: all multipliers of parts at once, shares of lines and layers further down included.
 
-``ascent`` climbs with chords, and ``transport`` puts lines in their place: each is best for what
-the other has chosen, and still the two are short of the best pair. Here everything moves together.
+Lines that are best for some slopes, and slopes that are best for some lines, are still short of the
+best pair. So everything moves together, by gradient ascent on the bound.
 
 Let a function of the cube be bounded through the layers, from above; every layer hands a function
 down, and the last one is least at a corner z of the cube. From there upwards, a unit further down
@@ -14,10 +14,11 @@ and so z becomes a point of the whole cube. There, for every layer,
 
     d bound / d slope   = max(a, 0) x,
     d bound / d share_j = -w |G_j| (sign(G_j) z_j + sign(t - (T - t + b))),       w = max(-a, 0),
+    d bound / d first   = -sign x                                 where a sign was fixed,
+    d bound / d D       = y (and the slope of its bracket)        for second units.
 
-and the multipliers of the second layer, and of signs, have the gradients that ``ascent`` names. The
-step of a share does not depend on w |G_j|. All of it is plain floating point, in the arithmetic of
-``dtype``.
+The step of a share does not depend on w |G_j|. All of it is plain floating point, in the arithmetic
+of the chain's ``dtype``.
 """
 
 from __future__ import annotations
@@ -37,13 +38,12 @@ from provable_circuits.verify.hull.certificate import (
 )
 from provable_circuits.verify.hull.chain import Chain
 from provable_circuits.verify.hull.condensed import Condensed, Rows
-from provable_circuits.verify.hull.transport import NOTHING
 from provable_circuits.verify.slopes import Adam
 
 RATE = 0.2
 DUAL_RATE = 0.15
 SIGN_RATE = 2.0
-DECAY = 0.88
+LAST_RATE = 0.13
 MOMENTUM = 0.6
 
 ENOUGH = 1e-6
@@ -135,7 +135,7 @@ class _Units:
         self.speed.mul_(MOMENTUM).sub_(gradient, alpha=0.5 * (1 - MOMENTUM))
         self.shares.add_(self.speed, alpha=RATE * rate).clamp_(0.0, 1.0)
         if not self.whole:
-            gradient = self.others_read / self.others_size.clamp_min(NOTHING) + lean
+            gradient = self.others_read / self.others_size.clamp_min(1e-30) + lean
             self.rest_speed.mul_(MOMENTUM).sub_(gradient, alpha=0.5 * (1 - MOMENTUM))
             self.rest.add_(self.rest_speed, alpha=RATE * rate).clamp_(0.0, 1.0)
         gain = torch.where(self.free, self.rows.clamp_min(0.0) * self.read, 0.0)
@@ -230,9 +230,10 @@ class Joint:
             read = self.constant + point[:, :-1] @ self.cube.T + top.given @ self.first.T
             if step == steps or bool((value > ENOUGH).all()):
                 break
-            second.move(read, DECAY**step)
+            rate = LAST_RATE ** (step / steps)
+            second.move(read, rate)
             for units in (top, *layers):
-                units.move(DECAY**step)
+                units.move(rate)
         none = second.duals[:, :0]
         found = [top.chosen(second.duals), *(units.chosen(none) for units in layers)]
         return found, Seen(read, torch.cat([units.lost for units in (top, *layers)], dim=1))

@@ -7,6 +7,7 @@ that it was split from.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,10 +17,11 @@ from torch import Tensor
 from provable_circuits.verify.hull.certificate import Multipliers
 from provable_circuits.verify.hull.chain import Chain
 from provable_circuits.verify.hull.joint import Joint, Seen
-from provable_circuits.verify.hull.transport import MOST_ENTRIES
 
-ROOT_STEPS = 30
-PART_STEPS = 12
+ROOT_STEPS, PART_STEPS = 40, 12
+
+MOST_ENTRIES = 2**22
+"""Entries of all lines that are chosen at once, at most."""
 
 LEAST = 1e-9
 """The score of an open unit that costs nothing now, so that it still counts as open."""
@@ -120,8 +122,8 @@ class PartBounds:
         for some in torch.arange(len(goal), device=signs.device).split(self.width):
             own, known = goal[some], self.chain.known(signs[some])
             chosen = tuple(self.chain.fresh(own, known))
-            value = self.chain.certify(own, known, chosen).value
-            parts = Parts(some, signs[some], chosen, value, torch.zeros_like(signs[some]))
+            none = own.constant.new_full((len(own),), -math.inf)
+            parts = Parts(some, signs[some], chosen, none, torch.zeros_like(signs[some]))
             found.append(self._batch(parts, ROOT_STEPS))
         return Bounded.joined(found)
 

@@ -3,9 +3,8 @@
 For each input of the question with open rows the network is condensed (``condense``). The ends of
 the second layer's units are brought closer first, each as a row of its own over the first layer.
 Then each row is bounded, and parts in which some units have fixed signs where that does not
-suffice. Units further down are never split: there may be hundreds, each of which costs little. So
-the search is not complete, and gives up rows that take too many parts, or stay open with all units
-settled; ``branching`` may still decide them.
+suffice. The search gives up rows that take too many parts, or stay open with all units settled;
+``branching`` may still decide them.
 """
 
 from __future__ import annotations
@@ -20,13 +19,11 @@ from provable_circuits.verify.bounds import Bounds, Structure
 from provable_circuits.verify.branching import Roots, Try
 from provable_circuits.verify.costs import costliest
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.hull.ascent import Ascent
-from provable_circuits.verify.hull.certificate import Signs, certify
 from provable_circuits.verify.hull.chain import Chain
 from provable_circuits.verify.hull.condense import Condenser
 from provable_circuits.verify.hull.condensed import Condensed, Rows
-from provable_circuits.verify.hull.parts import PartBounds, Parts
-from provable_circuits.verify.hull.transport import MOST_ENTRIES
+from provable_circuits.verify.hull.joint import Joint
+from provable_circuits.verify.hull.parts import MOST_ENTRIES, PartBounds, Parts
 from provable_circuits.verify.memory import picked_all
 from provable_circuits.verify.region import Region
 
@@ -39,13 +36,10 @@ MOST_PARTS = 4096
 MOST_KEPT = 2**28
 """Entries of the lines of all parts of a row, at most."""
 
-SHARES = (1.0,)
-"""Shares of the first layer's units, by what they cost, that have hulls: few at first, then all."""
-
 CLOSER = 0.95
 """The second units whose ends are brought closer make up such a share of what all of them cost."""
 
-END_STEPS, END_ROUNDS = 12, 2
+END_STEPS = 12
 
 
 def has_hulls(structure: Structure, region: Region) -> bool:
@@ -80,15 +74,10 @@ class HullSearch:
         for problem in self.roots.problems.unique().tolist():
             rows = (self.roots.problems == problem).nonzero().flatten()
             bounds = self._bounds(rows[:1])
-            for share in SHARES:
-                condenser = Condenser(bounds, share)
-                open_ = self._decide(condenser, rows)
-                if open_ is None:
-                    return None
-                rows = rows[open_]
-                if condenser.whole or not len(rows):
-                    break
-            left.append(rows)
+            open_ = self._decide(Condenser(bounds), rows)
+            if open_ is None:
+                return None
+            left.append(rows[open_])
         return torch.cat(left)
 
     def _decide(self, condenser: Condenser, rows: Tensor) -> Tensor | None:
@@ -149,23 +138,19 @@ class HullSearch:
         lower, upper = problem.lower, problem.upper
         hinge = (-lower * upper / (upper - lower)).nan_to_num(0.0)
         cost = problem.goal.second.abs().sum(0) * hinge
-        chosen = costliest({"": cost.unsqueeze(0)}, CLOSER)[""][0].nonzero().flatten()
-        if not len(chosen):
+        units = costliest({"": cost.unsqueeze(0)}, CLOSER)[""][0].nonzero().flatten()
+        if not len(units):
             return problem
-        second = problem.second[chosen]
+        second = problem.second[units]
         goals = Rows.joined([second, -second])
-        alone = problem.with_goal(goals)
-        ascent = Ascent(alone, self.dtype, self.deadline)
+        alone = Chain(problem.with_goal(goals), [], self.dtype, self.deadline)
+        joint = Joint(alone)
         found = []
-        size = max(1, MOST_ENTRIES // max(alone.sparse.values.numel(), 1))
-        for some in torch.arange(len(goals), device=goals.constant.device).split(size):
-            self.deadline.check()
-            goal = alone.goal[some]
-            signs = Signs(torch.zeros_like(goal.first), goal.second)
-            start = ascent.fresh(signs, goal.second)
-            multipliers = ascent.choose(goal, signs, start, END_STEPS, END_ROUNDS)
-            found.append(certify(alone, goal, signs, multipliers).value)
+        for goal in alone.problem.goal.split(max(1, MOST_ENTRIES // max(alone.entries, 1))):
+            known = alone.known(torch.zeros_like(goal.first))
+            chosen, _ = joint.climb(goal, known, alone.fresh(goal, known), END_STEPS)
+            found.append(alone.certify(goal, known, chosen).value)
         least, most = torch.cat(found).split(len(second))
         return problem.with_ends(
-            lower.index_copy(0, chosen, least), upper.index_copy(0, chosen, -most)
+            lower.index_copy(0, units, least), upper.index_copy(0, units, -most)
         )
