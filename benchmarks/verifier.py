@@ -51,8 +51,12 @@ class Effort:
     minutes: float
 
 
-def measure(setting: Setting, folder: Path | None, effort: Effort) -> Measured:
-    """Run the searches of one setting; meant for a fresh process."""
+CORES = 2
+"""Searches run at once, or threads of one search."""
+
+
+def measure(setting: Setting, folder: Path | None, effort: Effort, place: int) -> Measured:
+    """Run the searches of one setting that fall to this process; meant for a fresh one."""
     torch.set_num_threads(setting.threads)
     began = time.monotonic()
     benchmark = network(setting.network, folder)
@@ -60,7 +64,8 @@ def measure(setting: Setting, folder: Path | None, effort: Effort) -> Measured:
     answers: list[Answer] = []
     sizes: list[int] = []
     totals: list[float] = []
-    for batch in benchmark.batches(effort.circuits):
+    at_once = CORES // setting.threads
+    for batch in list(benchmark.batches(effort.circuits))[place::at_once]:
         if sizes and time.monotonic() - began > effort.minutes * 60:
             break
         found = search(components, setting.claim(benchmark, batch), effort.timeout)
@@ -69,7 +74,13 @@ def measure(setting: Setting, folder: Path | None, effort: Effort) -> Measured:
         totals.append(found.seconds)
         print(f"{setting}: circuit {len(sizes)}, {found.seconds:.2f} s", file=sys.stderr)
     return Measured(
-        setting, len(components), tuple(answers), tuple(sizes), tuple(totals), peak_memory() or 0.0
+        setting=setting,
+        components=len(components),
+        answers=tuple(answers),
+        sizes=tuple(sizes),
+        totals=tuple(totals),
+        memory=peak_memory() or 0.0,
+        at_once=at_once,
     )
 
 
@@ -87,11 +98,13 @@ def answers_of(found: Search) -> list[Answer]:
 
 
 def alone(setting: Setting, folder: Path | None, effort: Effort) -> Measured | str:
-    """``measure`` in a process of its own; why there is no result, if there is none."""
+    """``measure`` in processes of its own; why there is no result, if there is none."""
     context = multiprocessing.get_context("spawn")
+    count = CORES // setting.threads
     try:
-        with ProcessPoolExecutor(1, mp_context=context) as pool:
-            return pool.submit(measure, setting, folder, effort).result()
+        with ProcessPoolExecutor(count, mp_context=context) as pool:
+            jobs = [pool.submit(measure, setting, folder, effort, i) for i in range(count)]
+            return Measured.joined([job.result() for job in jobs])
     except DataError as error:
         return str(error)
     except Exception as error:  # one setting that fails must not cost the others their results

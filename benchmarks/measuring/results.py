@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,7 +35,8 @@ class Measured:
         answers: every sub-query of every search.
         sizes: of the circuits found.
         totals: seconds of each search, with all set-up.
-        memory: the largest memory of the process, in GB.
+        memory: the largest memory of a process, in GB.
+        at_once: how many searches ran at a time, each on a core.
     """
 
     setting: Setting
@@ -44,6 +45,18 @@ class Measured:
     sizes: tuple[int, ...]
     totals: tuple[float, ...]
     memory: float
+    at_once: int
+
+    @staticmethod
+    def joined(several: Sequence[Measured]) -> Measured:
+        """The searches of processes that ran side by side."""
+        return replace(
+            several[0],
+            answers=tuple(answer for found in several for answer in found.answers),
+            sizes=tuple(size for found in several for size in found.sizes),
+            totals=tuple(total for found in several for total in found.totals),
+            memory=max(found.memory for found in several),
+        )
 
     @property
     def seconds(self) -> np.ndarray:
@@ -56,9 +69,10 @@ class Measured:
         return [answer for answer in self.answers if answer.kind == "undecided"]
 
     def value(self, what: str) -> float:
-        """What a limit is about: mean and median in ms, undecided as a share, memory in GB."""
+        """What a limit is about: times in ms, undecided as a share, memory in GB."""
         return {
             "mean": float(self.seconds.mean() * 1e3),
+            "pace": float(self.seconds.mean() * 1e3) / self.at_once,
             "median": float(np.median(self.seconds) * 1e3),
             "undecided": len(self.undecided) / len(self.answers),
             "memory": self.memory,
@@ -78,6 +92,7 @@ def summary(results: Sequence[Measured]) -> str:
         "circuits",
         "sub-queries",
         "mean ms",
+        "pace ms",
         "median ms",
         "s / circuit (median)",
         "mean size",
@@ -94,6 +109,7 @@ def summary(results: Sequence[Measured]) -> str:
                 str(len(found.sizes)),
                 str(len(times)),
                 f"{found.value('mean'):.2f}",
+                f"{found.value('pace'):.2f}",
                 f"{found.value('median'):.2f}",
                 f"{np.median(found.totals):.2f}",
                 f"{np.mean(found.sizes):.1f} of {found.components}",

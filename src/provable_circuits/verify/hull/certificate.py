@@ -32,9 +32,16 @@ Where G_ij is small, all coordinates have one share in common.
 Finally the linear function of z that has gathered is at least minus the 1-norm of its coefficients.
 
 Rounding: every quantity is a sum of at most N products, and the exact one differs by at most
-gamma(N) times the sum of absolute values, weighed with how large h, g, x, y and z can get. All of
-these are contained in one number S, so that 8 gamma(N) S covers all steps together. Products that
-underflow lose TINY each.
+gamma(N) times the sum of absolute values. S adds up all terms of the bound in absolute values, with
+h, g, x, y and z as large as they can get. A term of S is met, each time with gamma(N) at most, by
+
+    the a that are used instead of the exact ones, times h;
+    the coefficients of z;                     the dot products with b and e, and the radii;
+    the sum of all of these;                   brackets, in place of h, for second units;
+    t, T and T - t + b, for lines, whose terms S counts twice.
+
+That is five times or less, so 8 gamma(N) S covers everything, the rounding of S included. Products
+that underflow lose TINY each.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Search: bound the rows of a question by hulls, and split what the second layer leaves open.
+"""Search: bound the rows of a question by hulls, and split units where that does not suffice.
 
 For each input of the question with open rows the network is condensed (``condense``). The ends of
 the second layer's units are brought closer first, each as a row of its own over the first layer.
-Then each row is bounded, and parts in which some units have fixed signs where that does not
-suffice. The search gives up rows that take too many parts, or stay open with all units settled;
-``branching`` may still decide them.
+Then each row is bounded, and parts of it in which some units, of any layer, have fixed signs. The
+search gives up rows that take too many parts, or stay open with all units settled; ``branching``
+may still decide them.
 """
 
 from __future__ import annotations
