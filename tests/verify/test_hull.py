@@ -17,7 +17,13 @@ from provable_circuits.network.graph import Node
 from provable_circuits.verify.bounds import Bounds, Structure
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.hull import condensed
-from provable_circuits.verify.hull.certificate import Multipliers, Signs, certify
+from provable_circuits.verify.hull.certificate import (
+    Multipliers,
+    Signs,
+    allowed,
+    brackets,
+    certify,
+)
 from provable_circuits.verify.hull.chain import Chain
 from provable_circuits.verify.hull.condense import Condenser
 from provable_circuits.verify.hull.condensed import Condensed, Rows
@@ -269,6 +275,23 @@ def test_every_radius_counts_in_full(seed: int) -> None:
     assert found.tolist() == pytest.approx(truth.tolist(), abs=1e-9)
 
 
+@pytest.mark.parametrize("sides", ["both", "above", "below"])
+def test_brackets_are_what_they_say(sides: str) -> None:
+    """Also where ends are on one side of zero without a sign being fixed."""
+    dice = torch.Generator().manual_seed(0)
+    ends = torch.randn(2, 500, generator=dice, dtype=torch.float64).sort(dim=0).values
+    ends = {"both": ends, "above": ends.abs(), "below": -ends.abs()}[sides].sort(dim=0).values
+    t, duals = 2 * torch.randn(2, 500, generator=dice, dtype=torch.float64)
+    none = torch.zeros_like(t)
+    duals = allowed(duals, none, t)
+    given = replace(problem(0), lower=ends[0], upper=ends[1])
+    found = brackets(given, duals, none, t)
+    y = ends[0] + torch.linspace(0, 1, 50, dtype=torch.float64).unsqueeze(1) * (ends[1] - ends[0])
+    least = (t * y.clamp_min(0) - duals * y).amin(0)
+    assert bool((found <= least + 1e-12).all())
+    assert bool((found[t < 0] >= least[t < 0] - 1e-12).all())
+
+
 def test_no_bound_is_had_from_what_is_not_finite() -> None:
     given = problem(0)
     given.goal.constant[0] = torch.nan
@@ -315,10 +338,10 @@ def test_condensing_keeps_what_the_network_computes(seed: int) -> None:
     query = pc.Verifier(components, claim).encoder.encode(circuit)
     bounds = Bounds(Structure(query.graph, torch.device("cpu")), Region(query.ranges), 1)
     bounds.compute()
-    condenser = Condenser(bounds)
     start = query.graph.outputs[0]
     rows = torch.eye(3, dtype=torch.float64).unsqueeze(0)
-    given = condenser.condensed(start, rows, torch.zeros(3, dtype=torch.float64))
+    condenser = Condenser(bounds, start, rows, torch.zeros(3, dtype=torch.float64))
+    given = condenser.problem
     assert len(given.first) > 3
     assert len(given.second) > 1
     assert float(given.goal.radius.max()) < 1e-8
@@ -398,10 +421,10 @@ def test_chains_hold_for_any_multipliers_and_signs(seed: int, kept_apart: bool) 
     query = pc.Verifier(components, claim).encoder.encode(circuit)
     bounds = Bounds(Structure(query.graph, torch.device("cpu")), Region(query.ranges), 1)
     bounds.compute()
-    condenser = Condenser(bounds)
     start = query.graph.outputs[0]
     eye = torch.eye(3, dtype=torch.float64).unsqueeze(0)
-    given = condenser.condensed(start, eye, torch.zeros(3, dtype=torch.float64))
+    condenser = Condenser(bounds, start, eye, torch.zeros(3, dtype=torch.float64))
+    given = condenser.problem
     chain = Chain(given, condenser.below(), torch.float64, Deadline())
     assert len(chain.layers) == 1
     assert given.sparse.whole == chain.layers[0].problem.sparse.whole == kept_apart

@@ -305,7 +305,7 @@ class BranchAndBound:
             slopes=choice.slopes,
             duals=choice.multipliers,
             rows=rows,
-            value=value + offsets,
+            value=reached,
             scores=unit_costs(rows, relaxed.lower, relaxed.upper, choice.slopes, self.units.sizes),
         )
         return learnt[left]

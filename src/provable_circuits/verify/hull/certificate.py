@@ -9,7 +9,7 @@ what they are,
 Each bracket is bounded by itself:
 
     t g - D y   is at least 0                       for t >= 0 and 0 <= D <= t,
-                            min(-D l, (t - D) u)    for t < 0, being concave,
+                            what it is at l or u    for t < 0, being concave,
                             0                       where y >= 0 was fixed and D <= t,
                             0                       where y <= 0 was fixed and D >= 0.
     a h - d x   is at least 0                       for a >= 0 and 0 <= d <= a,
@@ -136,8 +136,10 @@ def allowed(second: Tensor, signs: Tensor, weights: Tensor) -> Tensor:
 
 def brackets(problem: Condensed, second: Tensor, signs: Tensor, weights: Tensor) -> Tensor:
     """What t g - D y is at least, [k, second units], for D that are allowed."""
-    ends = torch.minimum(-second * problem.lower, (weights - second) * problem.upper)
-    return torch.where((signs == 0) & (weights < 0), ends, 0.0)
+    lower, upper = problem.lower, problem.upper
+    at_lower = weights * lower.clamp_min(0.0) - second * lower
+    at_upper = weights * upper.clamp_min(0.0) - second * upper
+    return torch.where((signs == 0) & (weights < 0), torch.minimum(at_lower, at_upper), 0.0)
 
 
 def through(rows: Tensor, signs: Tensor, slopes: Tensor, first: Tensor) -> Tensor:
@@ -185,14 +187,14 @@ def certify(problem: Condensed, goal: Rows, signs: Signs, chosen: Multipliers) -
         + goal.second.abs() @ largest
         + (share.abs() + 2 * weight) @ (_sizes(first, problem.top[:0], largest[:0]) + problem.top)
     )
-    terms = 2 * len(first) + len(second) + first.cube.shape[1] + sparse.values.shape[1] + 32
+    terms = 3 * len(first) + len(second) + first.cube.shape[1] + sparse.values.shape[1] + 32
     extent = 1.0 + float(problem.top.sum() + largest.sum())
     lost = terms * (len(first) + len(second) + 4) * TINY * extent
     base = base - 8 * gamma(terms) * 1.01 * scale - lost
     value = base - cube.abs().sum(1) * (1 + gamma(terms))
     return Certified(
-        value.nan_to_num(nan=-math.inf, posinf=-math.inf),
-        base.nan_to_num(nan=-math.inf, posinf=-math.inf),
+        value.nan_to_num(nan=-math.inf, posinf=-math.inf, neginf=-math.inf),
+        base.nan_to_num(nan=-math.inf, posinf=-math.inf, neginf=-math.inf),
         cube,
     )
 

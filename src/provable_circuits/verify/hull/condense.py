@@ -57,9 +57,12 @@ class Condenser:
     Args:
         bounds: enclosures of a batch of one problem, all of whose activations are ReLUs and whose
             inputs range over a box.
+        start: the tensor that the rows are about.
+        rows: the rows, [1, r, *shape].
+        offsets: what is added to them, [r].
     """
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: Bounds, start: str, rows: Tensor, offsets: Tensor) -> None:
         self.bounds = bounds
         self.graph = bounds.structure.graph
         self.nodes = {node.name: node for node in bounds.structure.activations}
@@ -75,6 +78,8 @@ class Condenser:
         """The units with gaps that have a coordinate: masks. Others only add to radii."""
         self.view = self._view()
         self.inputs = self._wide()
+        self.problem = self._condensed(start, rows, offsets)
+        """What ``rows . start + offsets`` is, condensed."""
 
     def _flat(self, node: Node) -> tuple[Tensor, Tensor]:
         lower, upper = self.bounds.ends[node.inputs[0]]
@@ -129,8 +134,11 @@ class Condenser:
             if float(radius.max()) > NARROW * widest
         }
 
-    def condensed(self, start: str, rows: Tensor, offsets: Tensor) -> Condensed:
-        """The problem of ``rows . start + offsets``, for rows [1, r, *shape] and offsets [r]."""
+    def _condensed(self, start: str, rows: Tensor, offsets: Tensor) -> Condensed:
+        """The problem, once the view has open lines at all units of the two layers.
+
+        Units that no walk meets have gaps in the end; until then their coefficients were zero.
+        """
         goal = self._walk(start, rows)
         goal = replace(goal, constant=goal.constant + offsets)
         self.second = self._kept(self.second, [goal])
@@ -159,7 +167,7 @@ class Condenser:
         )
 
     def below(self) -> list[Below]:
-        """The layers further down whose units have gaps, uppermost first, once condensed."""
+        """The layers further down whose units have gaps, uppermost first."""
         layers = []
         names = [name for name in self.gaps if self.depths[name] < self._lowest]
         for depth in sorted({self.depths[name] for name in names}, reverse=True):

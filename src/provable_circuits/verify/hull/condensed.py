@@ -188,7 +188,8 @@ class Below:
         scale = cube.abs().sum(1) + base.abs() + own.abs().sum(1) + first.abs() @ sizes
         terms = cube.shape[1] + len(self.gaps) + 32
         radius = through.abs() @ self.rows.radius * (1 + 1e-9)
-        radius = radius + 8 * gamma(terms) * 1.01 * scale + terms * terms * TINY
+        lost = terms * terms * TINY * (1.0 + float(sizes.sum() + self.gaps.sum()))
+        radius = radius + 8 * gamma(terms) * 1.01 * scale + lost
         return Rows(left, first, first[:, :0], constant, radius)
 
 

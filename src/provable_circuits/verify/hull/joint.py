@@ -168,9 +168,9 @@ class _Second:
 
     def move(self, read: Tensor, rate: float) -> None:
         """One step up, where the units read so much."""
-        ends, rest = self.problem, self.weights - self.duals
-        low = -self.duals * ends.lower < rest * ends.upper
-        bend = torch.where(low, -ends.lower, -ends.upper)
+        lower, upper = self.problem.lower, self.problem.upper
+        low = -self.duals * lower < (self.weights - self.duals) * upper
+        bend = torch.where(low, -lower, -upper)
         gradient = read.double() + torch.where(self.concave, bend, 0.0)
         size = DUAL_RATE * rate * self.weights.abs().clamp_min(1e-3)
         moved = self.duals + size * self.mover.step(gradient)

@@ -74,7 +74,9 @@ class HullSearch:
         for problem in self.roots.problems.unique().tolist():
             rows = (self.roots.problems == problem).nonzero().flatten()
             bounds = self._bounds(rows[:1])
-            open_ = self._decide(Condenser(bounds), rows)
+            goal = self.roots.rows[rows].transpose(0, 1)
+            condenser = Condenser(bounds, self.start, goal, self.roots.offsets[rows])
+            open_ = self._decide(condenser, rows)
             if open_ is None:
                 return None
             left.append(rows[open_])
@@ -82,8 +84,7 @@ class HullSearch:
 
     def _decide(self, condenser: Condenser, rows: Tensor) -> Tensor | None:
         """Which of one problem's rows stay open; None when there is a witness."""
-        goal = self.roots.rows[rows].transpose(0, 1)
-        problem = condenser.condensed(self.start, goal, self.roots.offsets[rows])
+        problem = condenser.problem
         if problem.sparse.values.numel() > MOST_ENTRIES:
             return torch.arange(len(rows), device=rows.device)
         chain = Chain(self._closer(problem), condenser.below(), self.dtype, self.deadline)
