@@ -12,6 +12,7 @@ from scipy.optimize import linprog
 from torch import Tensor, nn
 
 import provable_circuits as pc
+from provable_circuits.claims.encoding import Query
 from provable_circuits.network.execution import evaluate
 from provable_circuits.network.graph import Node
 from provable_circuits.verify.bounds import Bounds, Structure
@@ -327,33 +328,39 @@ def images(seed: int, scale: float = 1.0) -> pc.Graph:
     return pc.Graph.from_torch(net, torch.zeros(1, 1, 8, 8))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_condensing_keeps_what_the_network_computes(seed: int) -> None:
-    """Every equation holds at every input, gaps put in, up to its radius, which is tiny."""
-    graph = images(seed)
+def question(dice: torch.Generator, graph: pc.Graph) -> tuple[Query, Condenser]:
+    """A question about it, and its outputs condensed."""
     components = graph.components("filter")
-    x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(seed))
+    x = torch.rand(1, 8, 8, generator=dice)
     claim = pc.Claim([pc.Ball(x, 0.1)], pc.Reachable(eps=0.12), pc.LogitDifference(0.5, 0))
     circuit = components.full().remove(components.names[0]).remove(components.names[5])
     query = pc.Verifier(components, claim).encoder.encode(circuit)
     bounds = Bounds(Structure(query.graph, torch.device("cpu")), Region(query.ranges), 1)
     bounds.compute()
-    start = query.graph.outputs[0]
-    rows = torch.eye(3, dtype=torch.float64).unsqueeze(0)
-    condenser = Condenser(bounds, start, rows, torch.zeros(3, dtype=torch.float64))
-    given = condenser.problem
+    eye = torch.eye(3, dtype=torch.float64).unsqueeze(0)
+    return query, Condenser(bounds, query.graph.outputs[0], eye, eye.new_zeros(3))
+
+
+def anywhere(dice: torch.Generator, query: Query, count: int) -> dict[str, Tensor]:
+    """Random points of a question's inputs."""
+    return {
+        name: box.lower
+        + (box.upper - box.lower)
+        * torch.rand(count, *box.lower.shape[1:], generator=dice, dtype=torch.float64)
+        for name, box in query.ranges.items()
+    }
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_condensing_keeps_what_the_network_computes(seed: int) -> None:
+    """Every equation holds at every input, gaps put in, up to its radius, which is tiny."""
+    dice = torch.Generator().manual_seed(seed)
+    query, condenser = question(dice, images(seed))
+    given, start = condenser.problem, query.graph.outputs[0]
     assert len(given.first) > 3
     assert len(given.second) > 1
     assert float(given.goal.radius.max()) < 1e-8
-
-    dice = torch.Generator().manual_seed(seed)
-    lower = {name: box.lower for name, box in query.ranges.items()}
-    points = {
-        name: lower[name]
-        + (box.upper - lower[name])
-        * torch.rand(50, *box.lower.shape[1:], generator=dice, dtype=torch.float64)
-        for name, box in query.ranges.items()
-    }
+    points = anywhere(dice, query, 50)
     held = evaluate(query.graph, points, [node.name for node in query.graph.nodes])
 
     def own(node: Node, before: bool) -> Tensor:
@@ -412,29 +419,13 @@ def test_condensing_keeps_what_the_network_computes(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_chains_hold_for_any_multipliers_and_signs(seed: int, kept_apart: bool) -> None:
     """Parts are where a point of the network lies, units of all layers fixed as they are there."""
-    graph = images(seed)
-    components = graph.components("filter")
     dice = torch.Generator().manual_seed(seed)
-    x = torch.rand(1, 8, 8, generator=dice)
-    claim = pc.Claim([pc.Ball(x, 0.1)], pc.Reachable(eps=0.12), pc.LogitDifference(0.5, 0))
-    circuit = components.full().remove(components.names[0]).remove(components.names[5])
-    query = pc.Verifier(components, claim).encoder.encode(circuit)
-    bounds = Bounds(Structure(query.graph, torch.device("cpu")), Region(query.ranges), 1)
-    bounds.compute()
-    start = query.graph.outputs[0]
-    eye = torch.eye(3, dtype=torch.float64).unsqueeze(0)
-    condenser = Condenser(bounds, start, eye, torch.zeros(3, dtype=torch.float64))
-    given = condenser.problem
+    query, condenser = question(dice, images(seed))
+    given, start = condenser.problem, query.graph.outputs[0]
     chain = Chain(given, condenser.below(), torch.float64, Deadline())
     assert len(chain.layers) == 1
     assert given.sparse.whole == chain.layers[0].problem.sparse.whole == kept_apart
-
-    points = {
-        name: box.lower
-        + (box.upper - box.lower)
-        * torch.rand(60, *box.lower.shape[1:], generator=dice, dtype=torch.float64)
-        for name, box in query.ranges.items()
-    }
+    points = anywhere(dice, query, 60)
     held = evaluate(query.graph, points, [node.name for node in query.graph.nodes])
     below = [query.graph[name] for name in condenser.gaps if condenser.depths[name] == 1]
     read = [
@@ -471,11 +462,11 @@ def test_hulls_prove_next_to_what_is_refuted(
     seed: int, worst: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The output does move by ``worst``; that it moves by no more than a tenth above is proved."""
-    for room in ("question", "verifier", "branching"):
-        module = importlib.import_module(f"provable_circuits.verify.{room}")
+    for name in ("question", "verifier", "branching"):
+        module = importlib.import_module(f"provable_circuits.verify.{name}")
         monkeypatch.setattr(module, "SMALL", 0)
-    question = importlib.import_module("provable_circuits.verify.question")
-    monkeypatch.setattr(question, "FEW_PARTS", 0)
+    room = importlib.import_module("provable_circuits.verify.question")
+    monkeypatch.setattr(room, "FEW_PARTS", 0)
     graph = images(seed, scale=2.0)
     components = graph.components("filter")
     x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(seed))
