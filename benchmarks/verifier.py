@@ -55,6 +55,11 @@ CORES = 2
 """Searches run at once, or threads of one search."""
 
 
+def searches_at_once(setting: Setting, effort: Effort) -> int:
+    """As many as there are cores for, if there are as many."""
+    return min(CORES // setting.threads, effort.circuits)
+
+
 def measure(setting: Setting, folder: Path | None, effort: Effort, place: int) -> Measured:
     """Run the searches of one setting that fall to this process; meant for a fresh one."""
     torch.set_num_threads(setting.threads)
@@ -64,7 +69,7 @@ def measure(setting: Setting, folder: Path | None, effort: Effort, place: int) -
     answers: list[Answer] = []
     sizes: list[int] = []
     totals: list[float] = []
-    at_once = CORES // setting.threads
+    at_once = searches_at_once(setting, effort)
     for batch in list(benchmark.batches(effort.circuits))[place::at_once]:
         if sizes and time.monotonic() - began > effort.minutes * 60:
             break
@@ -100,7 +105,7 @@ def answers_of(found: Search) -> list[Answer]:
 def alone(setting: Setting, folder: Path | None, effort: Effort) -> Measured | str:
     """``measure`` in processes of its own; why there is no result, if there is none."""
     context = multiprocessing.get_context("spawn")
-    count = CORES // setting.threads
+    count = searches_at_once(setting, effort)
     try:
         with ProcessPoolExecutor(count, mp_context=context) as pool:
             jobs = [pool.submit(measure, setting, folder, effort, i) for i in range(count)]
