@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import linprog
+from tests.verify.test_limits import pools
 from torch import Tensor, nn
 
 import provable_circuits as pc
@@ -310,22 +311,7 @@ def test_no_bound_is_had_from_what_is_not_finite() -> None:
 
 
 def images(seed: int, scale: float = 1.0) -> pc.Graph:
-    torch.manual_seed(seed)
-    net = nn.Sequential(
-        nn.Conv2d(1, 4, 3, padding=1),
-        nn.ReLU(),
-        nn.AvgPool2d(2),
-        nn.Conv2d(4, 6, 3, padding=1),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(96, 12),
-        nn.ReLU(),
-        nn.Linear(12, 3),
-    )
-    with torch.no_grad():
-        for parameter in net.parameters():
-            parameter.mul_(scale)
-    return pc.Graph.from_torch(net, torch.zeros(1, 1, 8, 8))
+    return pools(seed, nn.AvgPool2d, scale)
 
 
 def question(dice: torch.Generator, graph: pc.Graph) -> tuple[Query, Condenser]:

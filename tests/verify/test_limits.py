@@ -15,13 +15,13 @@ import provable_circuits as pc
 from provable_circuits.errors import ArgumentError
 
 
-def pools(seed: int = 0) -> pc.Graph:
-    """A network whose question needs branching: max pooling, wide domains."""
+def pools(seed: int = 0, pool: type[nn.Module] = nn.MaxPool2d, scale: float = 1.0) -> pc.Graph:
+    """A network whose question needs branching over wide domains, all weights times a scale."""
     torch.manual_seed(seed)
     net = nn.Sequential(
         nn.Conv2d(1, 4, 3, padding=1),
         nn.ReLU(),
-        nn.MaxPool2d(2),
+        pool(2),
         nn.Conv2d(4, 6, 3, padding=1),
         nn.ReLU(),
         nn.Flatten(),
@@ -29,6 +29,9 @@ def pools(seed: int = 0) -> pc.Graph:
         nn.ReLU(),
         nn.Linear(12, 3),
     )
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.mul_(scale)
     return pc.Graph.from_torch(net, torch.zeros(1, 1, 8, 8))
 
 

@@ -14,7 +14,7 @@ Every bound also points to a corner of the region, which is tried as a candidate
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import torch
@@ -27,11 +27,9 @@ from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.leaf import solve_leaf
 from provable_circuits.verify.memory import picked
 from provable_circuits.verify.relaxed import Relaxed
+from provable_circuits.verify.roots import Roots, RootSearch, Try, slip
 from provable_circuits.verify.slopes import Choice, optimise
 from provable_circuits.verify.units import Units
-
-Try = Callable[[Mapping[str, Tensor], Tensor], bool]
-"""Tries candidate points [n, *shape], by input, of problems [n]; true when one was a witness."""
 
 SMALL = 600
 """Up to this many activation units, enclosures are computed anew in every part."""
@@ -111,44 +109,11 @@ class Parts:
         return signs, torch.where(fresh, start, self.duals)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Roots:
-    """The rows to be decided, n of them.
-
-    Attributes:
-        bounds: enclosures for each, as a batch of n problems.
-        problems: which of the query's inputs each belongs to, [n].
-        rows: the rows, [n, 1, outputs].
-        offsets: what is added to them, [n].
-    """
-
-    bounds: Bounds
-    problems: Tensor
-    rows: Tensor
-    offsets: Tensor
-
-    @property
-    def start(self) -> str:
-        """The tensor that the rows are of: the graph's output."""
-        return self.bounds.structure.graph.outputs[0]
-
-
-class BranchAndBound:
-    """Decides the rows of its roots.
-
-    Args:
-        roots: the rows.
-        attempt: tries candidate points.
-        deadline: when to stop.
-    """
+class BranchAndBound(RootSearch):
+    """Decides rows by splitting."""
 
     def __init__(self, roots: Roots, attempt: Try, deadline: Deadline) -> None:
-        self.roots = roots
-        self.attempt = attempt
-        self.deadline = deadline
-        self.structure = roots.bounds.structure
-        self.region = roots.bounds.region
-        self.start = roots.start
+        super().__init__(roots, attempt, deadline)
         self.whole = Relaxed.whole(roots.bounds, Units(roots.bounds))
         self.units = self.whole.units
         self.small = sum(math.prod(n.shape) for n in self.structure.activations) <= SMALL
@@ -431,8 +396,3 @@ def _signs(lower: Tensor, upper: Tensor) -> Tensor:
 def _batches(count: int, size: int) -> list[Tensor]:
     """The numbers up to ``count``, so many at a time."""
     return list(torch.arange(count).split(size))
-
-
-def slip(value: Tensor, offset: Tensor) -> Tensor:
-    """How far the rounding of ``value + offset`` can reach."""
-    return (value.abs() + offset.abs()) * 2.0**-52

@@ -8,6 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from provable_circuits.verify.roots import slip
 from provable_circuits.verify.vnnlib import Case
 
 STRICT = 1e-300
@@ -45,8 +46,7 @@ class Constraints:
 
         A case is excluded as soon as one of its constraints is violated everywhere.
         """
-        slip = (value.abs() + self.offsets.abs()) * 2.0**-52
-        violated = (value + self.offsets - slip >= 0).long()
+        violated = (value + self.offsets - slip(value, self.offsets) >= 0).long()
         counts = torch.zeros(len(value), len(self.cases), dtype=torch.long)
         return counts.index_add(1, self.owners, violated) > 0
 

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from provable_circuits.claims.encoding import InputRange
 from provable_circuits.verify.bounds import Bounds
-from provable_circuits.verify.branching import Roots, Try, slip
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.region import Region
+from provable_circuits.verify.roots import Roots, RootSearch, Try, slip
 
 FEW_INPUTS = 12
 """Up to so many numbers that range, halving pays."""
@@ -26,22 +26,11 @@ WIDTH = 128
 """Boxes bounded at once, at most."""
 
 
-class Halving:
-    """Decides the rows of its roots by halving where their inputs range.
-
-    Args:
-        roots: the rows.
-        attempt: tries candidate points.
-        deadline: when to stop.
-    """
+class Halving(RootSearch):
+    """Decides rows by halving where their inputs range."""
 
     def __init__(self, roots: Roots, attempt: Try, deadline: Deadline) -> None:
-        self.roots = roots
-        self.attempt = attempt
-        self.deadline = deadline
-        self.structure = roots.bounds.structure
-        self.region = roots.bounds.region
-        self.start = roots.start
+        super().__init__(roots, attempt, deadline)
         ranges = self.region.ranges
         self.names = list(ranges)
         self.shapes = {name: ranges[name].lower.shape[1:] for name in self.names}

@@ -47,13 +47,14 @@ from provable_circuits.network.ops import Add, Gather, Input, Linear, ReLU, Resh
 from provable_circuits.verify.backward import Pass
 from provable_circuits.verify.bisection import Bisection
 from provable_circuits.verify.bounds import Bounds, Structure
-from provable_circuits.verify.branching import BranchAndBound, Roots
+from provable_circuits.verify.branching import BranchAndBound
 from provable_circuits.verify.confirm import replay_case
 from provable_circuits.verify.constraints import STRICT, Constraints
 from provable_circuits.verify.deadline import Deadline, OutOfTime
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxation import leak
 from provable_circuits.verify.relaxed import Relaxed
+from provable_circuits.verify.roots import Roots
 from provable_circuits.verify.slopes import optimise
 from provable_circuits.verify.units import Units
 from provable_circuits.verify.vnnlib import Case, Property

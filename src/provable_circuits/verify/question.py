@@ -21,7 +21,7 @@ from provable_circuits.network.ops import Constant
 from provable_circuits.verify.attack import climb, excess_at, random_points
 from provable_circuits.verify.backward import Pass
 from provable_circuits.verify.bounds import Bounds, Structure
-from provable_circuits.verify.branching import SMALL, BranchAndBound, Roots
+from provable_circuits.verify.branching import SMALL, BranchAndBound
 from provable_circuits.verify.candidates import candidate_at, middles, pool_points
 from provable_circuits.verify.costs import costliest, relaxation_costs
 from provable_circuits.verify.deadline import Deadline, OutOfTime
@@ -32,6 +32,7 @@ from provable_circuits.verify.memory import expanded, moved, picked, picked_all
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxation import leak
 from provable_circuits.verify.relaxed import Relaxed
+from provable_circuits.verify.roots import Roots, slip
 from provable_circuits.verify.slopes import optimise
 from provable_circuits.verify.units import Units
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
@@ -189,8 +190,7 @@ class Question:
         found = bounds.backward(
             self.query.graph.outputs[0], -self.query.rows, keep_rows=not self.small
         )
-        slip = (found.value.abs() + offsets.abs()) * 2.0**-52
-        reached = found.value + offsets - slip
+        reached = found.value + offsets - slip(found.value, offsets)
         asked = ~self.settled.unsqueeze(1)
         open_ = ~(reached >= 0) & asked
         shut = reached[(reached >= 0) & asked]
@@ -261,8 +261,8 @@ class Question:
         relaxed = Relaxed.whole(roots.bounds, Units(roots.bounds))
         steps = 4 if self.small else 20
         choice = optimise(relaxed, roots.start, roots.rows, offsets, relaxed.slopes, steps=steps)
-        value = choice.found.value[:, 0] + offsets
-        value = value - (choice.found.value[:, 0].abs() + offsets.abs()) * 2.0**-52
+        value = choice.found.value[:, 0]
+        value = value + offsets - slip(value, offsets)
         self._narrow(max(self.closed, -float(value.min())))
         if bool((value >= 0).all()):
             return self._proved(bounds, "slopes")

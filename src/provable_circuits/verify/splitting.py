@@ -15,10 +15,11 @@ from torch import Tensor
 
 from provable_circuits.claims.together import Together
 from provable_circuits.verify.bounds import Bounds
-from provable_circuits.verify.branching import BranchAndBound, Roots, slip
+from provable_circuits.verify.branching import BranchAndBound
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.memory import picked_all
 from provable_circuits.verify.relaxed import Relaxed
+from provable_circuits.verify.roots import Roots, slip
 from provable_circuits.verify.slopes import optimise
 from provable_circuits.verify.units import Units
 

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from provable_circuits.network.ops import ReLU
 from provable_circuits.verify.bounds import Bounds, Structure
-from provable_circuits.verify.branching import Roots, Try
 from provable_circuits.verify.costs import costliest
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.hull.chain import Chain
@@ -26,6 +25,7 @@ from provable_circuits.verify.hull.joint import Joint
 from provable_circuits.verify.hull.parts import MOST_ENTRIES, PartBounds, Parts
 from provable_circuits.verify.memory import picked_all
 from provable_circuits.verify.region import Region
+from provable_circuits.verify.roots import Roots, RootSearch, Try
 
 WIDTH = 16
 """Parts that are split at once."""
@@ -48,22 +48,11 @@ def has_hulls(structure: Structure, region: Region) -> bool:
     return kinked and all(box.domains is None for box in region.ranges.values())
 
 
-class HullSearch:
-    """Decides rows of a question.
-
-    Args:
-        roots: the rows.
-        attempt: tries candidate points.
-        deadline: when to stop.
-    """
+class HullSearch(RootSearch):
+    """Decides rows by hulls."""
 
     def __init__(self, roots: Roots, attempt: Try, deadline: Deadline) -> None:
-        self.roots = roots
-        self.attempt = attempt
-        self.deadline = deadline
-        self.structure = roots.bounds.structure
-        self.region = roots.bounds.region
-        self.start = roots.start
+        super().__init__(roots, attempt, deadline)
         self.dtype = torch.float32 if self.structure.single else torch.float64
         self.reached = math.inf
         """The least rigorous bound by which a part was closed."""
