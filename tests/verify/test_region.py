@@ -51,3 +51,18 @@ def test_a_ball_within_its_box_is_bounded_exactly(p: int) -> None:
     assert float(region.least("x", rows)) == pytest.approx(exact)
     corner = region.corner("x", rows[:, 0])
     assert float((corner * rows[:, 0]).sum()) == pytest.approx(exact)
+
+
+@pytest.mark.parametrize("p", [1, 2, math.inf])
+def test_problems_that_are_selected_are_those_of_the_whole(p: float) -> None:
+    generator = torch.Generator().manual_seed(4)
+    centers = torch.randn(4, 3, generator=generator, dtype=torch.float64)
+    balls = tuple(pc.Ball(center, 0.5, p) for center in centers)
+    region = Region({"x": InputRange(centers - 0.4, centers + 0.3, balls)})
+    rows = torch.randn(4, 5, 3, generator=generator, dtype=torch.float64)
+    chosen = torch.tensor([2, 0, 2, 3])
+    part = region.select(chosen)
+    assert bool((part.least("x", rows[chosen]) == region.least("x", rows)[chosen]).all())
+    found = part.corner("x", rows[chosen, 0])
+    assert bool((found == region.corner("x", rows[:, 0])[chosen]).all())
+    assert bool((part.select(torch.tensor([1])).ends("x")[0] == centers[:1] - 0.4).all())

@@ -68,10 +68,13 @@ class Region:
     """The product of the ranges of all inputs, for a batch of problems."""
 
     def __init__(
-        self, ranges: Mapping[str, InputRange], balls: Mapping[str, _Balls | None] | None = None
+        self,
+        ranges: Mapping[str, InputRange],
+        boxes: Mapping[str, tuple[Tensor, Tensor]] | None = None,
+        balls: Mapping[str, _Balls | None] | None = None,
     ) -> None:
         self.ranges = dict(ranges)
-        self._box = {name: midpoint(r.lower, r.upper) for name, r in ranges.items()}
+        self._box = boxes or {name: midpoint(r.lower, r.upper) for name, r in ranges.items()}
         self._balls = balls or {name: _balls(box) for name, box in ranges.items()}
 
     def select(self, problems: Tensor) -> Region:
@@ -84,8 +87,9 @@ class Region:
             )
             for name, r in self.ranges.items()
         }
+        boxes = {n: (middle[problems], r[problems]) for n, (middle, r) in self._box.items()}
         balls = {n: None if b is None else b.select(problems) for n, b in self._balls.items()}
-        return Region(chosen, balls)
+        return Region(chosen, boxes, balls)
 
     def ends(self, name: str) -> Interval:
         """The box of one input."""

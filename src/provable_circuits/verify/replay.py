@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from provable_circuits.claims.claim import Claim
+from provable_circuits.claims.domains import Domain
 from provable_circuits.claims.encoding import Encoder
 from provable_circuits.claims.patching import FixedPatching, IntervalHull, Reachable
 from provable_circuits.network.circuit import Circuit
@@ -72,12 +73,7 @@ class Replay:
         """The same for several candidates, in one run."""
         claim, components = self.claim, self.encoder.components
         domains = [claim.inputs[candidate.index] for candidate in candidates]
-        points = torch.cat(
-            [d.project(c.z.double().unsqueeze(0)) for c, d in zip(candidates, domains, strict=True)]
-        )
-        inside = [
-            bool(domain.contains(points[i : i + 1]).all()) for i, domain in enumerate(domains)
-        ]
+        points, inside = _placed([candidate.z for candidate in candidates], domains)
         patches, sources, values = self._patches(candidates, inside)
         keep = components.masks([candidate.circuit for candidate in candidates])
         masks = {site.tensor: site.unit_mask(keep) for site in components.sites}
@@ -131,14 +127,13 @@ class Replay:
             return patches, None, values
         if not isinstance(patching, Reachable):
             raise TypeError(f"no patches for {type(patching).__name__}")
-        points = []
-        for i, candidate in enumerate(candidates):
-            source = patching.domain(candidate.index, claim.inputs)
-            given = candidate.patch_input
-            point = source.project((source.center if given is None else given).double()[None])
-            inside[i] &= given is not None and bool(source.contains(point).all())
-            points.append(point)
-        found = torch.cat(points)
+        sources = {j: patching.domain(j, claim.inputs) for j in {c.index for c in candidates}}
+        domains = [sources[candidate.index] for candidate in candidates]
+        given = [candidate.patch_input for candidate in candidates]
+        points = [d.center if p is None else p for d, p in zip(domains, given, strict=True)]
+        found, there = _placed(points, domains)
+        for i, point in enumerate(given):
+            inside[i] &= point is not None and there[i]
         return propagate(self.graph, {self.graph.inputs[0]: (found, found)}), found, None
 
     def _hull_patches(
@@ -197,6 +192,17 @@ class Replay:
             found[node.name] = ends
         lower, upper = found[self.graph.outputs[0]]
         return (lower.expand(len(points), -1), upper.expand(len(points), -1)), found
+
+
+def _placed(points: Sequence[Tensor], domains: Sequence[Domain]) -> tuple[Tensor, list[bool]]:
+    """Points moved into their domains, [n, *shape], and which of them certainly lie there."""
+    placed = torch.stack([point.double() for point in points])
+    inside = torch.zeros(len(placed), dtype=torch.bool)
+    for domain in {id(domain): domain for domain in domains}.values():
+        own = torch.tensor([i for i, other in enumerate(domains) if other is domain])
+        placed[own] = domain.project(placed[own])
+        inside[own] = domain.contains(placed[own])
+    return placed, inside.tolist()
 
 
 def _least(rows: Tensor, offsets: Tensor, low: Tensor, high: Tensor) -> Tensor:
