@@ -16,10 +16,13 @@ from provable_circuits.claims.encoding import Encoder, Query
 from provable_circuits.network.execution import evaluate
 from provable_circuits.network.ops import LeakyReLU, Op, ReLU, Sigmoid, Square, Tanh
 from provable_circuits.verify.bounds import Bounds, Structure
+from provable_circuits.verify.branching import BranchAndBound
+from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.difference import Difference, Known
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxation import leak, lines
 from provable_circuits.verify.relaxed import Relaxed
+from provable_circuits.verify.roots import Roots
 from provable_circuits.verify.slopes import optimise
 from provable_circuits.verify.units import Units
 
@@ -210,6 +213,27 @@ def _split(
             choice = optimise(relaxed, start, row, offsets, relaxed.slopes, signed, None, 6)
             assert bool(((choice.found.value[:, 0] <= met + 1e-9) | part.empty()).all())
         assert not bool((part.empty() & there.any(0)).any())
+
+
+@pytest.mark.parametrize("p", [math.inf, 2, 1])
+@pytest.mark.parametrize("name", ["relu", "leaky", "pooled"])
+def test_a_shallow_search_closes_rows_that_hold_and_no_others(name: str, p: float) -> None:
+    query = query_of(name, p, pc.Zero(), pc.LogitDifference(0.1, 0))
+    bounds, seen = bounds_of(query), values(query, 2000)
+    start = query.graph.outputs[0]
+    row = query.rows[:, :1]
+    least = torch.einsum("nko,kro->nkr", seen[start], row)[..., 0].amin(0)
+    linear = bounds.backward(start, row).value[:, 0]
+
+    def closed(offsets: Tensor) -> Tensor:
+        roots = Roots(bounds, torch.arange(len(row)), row, offsets)
+        search = BranchAndBound(roots, lambda *_: False, Deadline.after(60))
+        whole = search.whole
+        choice = optimise(whole, start, row, offsets, whole.slopes, steps=0)
+        return ~search.shallow(choice, rounds=3, most=64)
+
+    assert not bool(closed(-least - 1e-9).any())
+    assert bool(closed(-linear - 0.05 * (least - linear)).any())
 
 
 @pytest.mark.parametrize("p", [math.inf, 1])

@@ -47,6 +47,11 @@ class Structure:
         self.single = self.largest > SINGLE_FROM and exact_products(torch.float32, device)
         """Whether many rows are bounded in float32, which is faster where tensors are large."""
 
+    @property
+    def guide(self) -> torch.dtype:
+        """The arithmetic in which slopes, lines and multipliers are chosen."""
+        return torch.float32 if self.single else torch.float64
+
     def select(self, rows: Tensor) -> Structure:
         """The structure for some rows of a batch, each as often as it is named."""
         if all(op.select(rows) is op for op in self.ops.values()):
@@ -58,6 +63,15 @@ class Structure:
     def single_ops(self) -> Mapping[str, Op]:
         """The operations in float32."""
         return operations(self.graph, torch.float32, self.device)
+
+    @cached_property
+    def affine(self) -> frozenset[str]:
+        """Tensors, other than inputs, that no activation lies before."""
+        found: set[str] = set()
+        for node in self.graph.nodes:
+            if isinstance(node.op, LinearOp) or not node.inputs:
+                found |= {node.name} if found.issuperset(node.inputs) else set()
+        return frozenset(found.difference(self.graph.inputs))
 
     @cached_property
     def single_layer(self) -> frozenset[str]:

@@ -40,6 +40,9 @@ LONG = 256
 from its roots with more steps: deep parts live by their multipliers, and good ones keep the tree
 small."""
 
+COSTLIEST = 3
+"""Units of each part that a shallow search splits at once."""
+
 MOST_NUMBERS = 2**26
 """Numbers in each tensor of waiting parts, at most: half a gigabyte."""
 
@@ -121,7 +124,7 @@ class BranchAndBound(RootSearch):
         self.candidates = 20 if self.small else 8
         self.levels = 2 if self.small else 1
         self.width = max(1, min(256 if self.small else 16, 2**21 // max(self.structure.largest, 1)))
-        self.guide = torch.float32 if self.structure.single else torch.float64
+        self.guide = self.structure.guide
         self.parts = 0
         """How many parts were bounded."""
         self.close = False
@@ -186,7 +189,7 @@ class BranchAndBound(RootSearch):
         self._reached = min(self._reached, reached)
 
     def shallow(self, choice: Choice, rounds: int, most: int) -> Tensor:
-        """Search for some rounds only; which roots are still open then.
+        """Search for some rounds only; which roots are still open then, a mask.
 
         A root with more open parts than ``most``, or a part that no split can close, is given up.
         """
@@ -199,10 +202,11 @@ class BranchAndBound(RootSearch):
             if not len(self._queue):
                 break
             self.deadline.check()
-            survivors = self._bound(self._best_split(self._queue)) or []
-            self._queue = Parts.joined([self._queue[:0], *survivors])
+            parts = self._costliest_split(self._queue)
+            left = [self._bounded(parts[some])[2] for some in _batches(len(parts), self.width)]
+            self._queue = Parts.joined(left)
         lost[self._queue.root] = True
-        return lost.nonzero().flatten()
+        return lost
 
     def _begin(self, choice: Choice) -> None:
         roots = self._root_parts()
@@ -225,7 +229,10 @@ class BranchAndBound(RootSearch):
         return Relaxed(self.roots.bounds, self.units, parts.root, region, parts.lower, parts.upper)
 
     def _refined(self, parts: Parts) -> tuple[Relaxed, Bounds]:
-        """The parts with every tensor enclosed anew, within what they inherit."""
+        """The parts with every tensor enclosed anew, within what they inherit.
+
+        Tensors that no activation lies before are the same in every part.
+        """
         ends = {
             node.inputs[0]: picked(self.roots.bounds.ends[node.inputs[0]], parts.root)
             for node in self.structure.activations
@@ -239,7 +246,10 @@ class BranchAndBound(RootSearch):
             )
         region = self.region.select(parts.root)
         structure = self.structure.select(parts.root)
-        bounds = Bounds(structure, region, len(parts), prior=ends, deadline=self.deadline)
+        known = {
+            name: picked(self.roots.bounds.ends[name], parts.root) for name in self.structure.affine
+        }
+        bounds = Bounds(structure, region, len(parts), known, ends, deadline=self.deadline)
         bounds.compute(refine=self.small)
         return Relaxed.whole(bounds, self.units), bounds
 
@@ -289,17 +299,17 @@ class BranchAndBound(RootSearch):
             [self._promise(parts[some], best.indices[some]) for some in _batches(len(parts), 16)]
         )
         promise = torch.where(best.values > 0, promise, -math.inf)
-        order = promise.argsort(dim=1, descending=True)
-        units = best.indices.gather(1, order)
-        real = best.values.gather(1, order) > 0
-        levels = min(self.levels, count, int(math.log2(max(2, self.width // len(parts)))))
-        children, origin = parts, torch.arange(len(parts), device=units.device)
-        for level in range(levels):
-            further = real[origin, level] if level else torch.ones_like(origin, dtype=torch.bool)
-            split = children[further].split(units[origin[further], level])
-            children = Parts.joined([children[~further], split])
-            origin = torch.cat([origin[~further], origin[further].repeat(2)])
-        return children
+        order = promise.argsort(dim=1, descending=True)[:, : self._depth(parts, self.levels)]
+        return _children(parts, best.indices.gather(1, order), best.values.gather(1, order) > 0)
+
+    def _costliest_split(self, parts: Parts) -> Parts:
+        """The children of each part at the units that cost most, none of them tried before."""
+        best = parts.scores.topk(self._depth(parts, COSTLIEST), dim=1)
+        return _children(parts, best.indices, best.values > 0)
+
+    def _depth(self, parts: Parts, most: int) -> int:
+        """How many units of each part are split at once, so that a batch holds its children."""
+        return min(most, len(self.units), int(math.log2(max(2, self.width // len(parts)))))
 
     def _promise(self, parts: Parts, units: Tensor) -> Tensor:
         """How good the worse side of a split at each of these units is, [n, candidates]."""
@@ -343,19 +353,7 @@ class BranchAndBound(RootSearch):
         survivors: list[Parts] = []
         for some in _batches(len(parts), self.width):
             batch = parts[some]
-            relaxed, bounds = self._refined(batch) if self.small else (self._relaxed(batch), None)
-            signs, duals = batch.signed(relaxed.lower, relaxed.upper, self.units.leaks)
-            choice = optimise(
-                relaxed,
-                self.start,
-                self.roots.rows[batch.root],
-                self.roots.offsets[batch.root],
-                batch.slopes,
-                signs,
-                duals,
-                self.steps,
-            )
-            left = self._survivors(batch, relaxed, bounds, choice, signs)
+            relaxed, choice, left = self._bounded(batch)
             if not len(left):
                 continue
             low = choice.found.value[:, 0] + self.roots.offsets[batch.root] < 0
@@ -368,6 +366,22 @@ class BranchAndBound(RootSearch):
                 return None
             survivors.append(left)
         return survivors
+
+    def _bounded(self, batch: Parts) -> tuple[Relaxed, Choice, Parts]:
+        """Bound a batch of parts: with which lines, by which choice, and what stays open."""
+        relaxed, bounds = self._refined(batch) if self.small else (self._relaxed(batch), None)
+        signs, duals = batch.signed(relaxed.lower, relaxed.upper, self.units.leaks)
+        choice = optimise(
+            relaxed,
+            self.start,
+            self.roots.rows[batch.root],
+            self.roots.offsets[batch.root],
+            batch.slopes,
+            signs,
+            duals,
+            self.steps,
+        )
+        return relaxed, choice, self._survivors(batch, relaxed, bounds, choice, signs)
 
     def _leaf(self, part: Parts) -> str:
         """Close a part without open units: proved, refuted or close."""
@@ -391,6 +405,17 @@ class BranchAndBound(RootSearch):
 def _signs(lower: Tensor, upper: Tensor) -> Tensor:
     """+1 where ends are nonnegative, -1 where they are nonpositive, 0 where neither."""
     return (lower >= 0).double() - ((upper <= 0) & (lower < 0)).double()
+
+
+def _children(parts: Parts, units: Tensor, real: Tensor) -> Parts:
+    """The children of parts at units [n, levels], one after the other, where they are ``real``."""
+    children, origin = parts, torch.arange(len(parts), device=units.device)
+    for level in range(units.shape[1]):
+        further = real[origin, level]
+        split = children[further].split(units[origin[further], level])
+        children = Parts.joined([children[~further], split])
+        origin = torch.cat([origin[~further], origin[further].repeat(2)])
+    return children
 
 
 def _batches(count: int, size: int) -> list[Tensor]:

@@ -214,8 +214,9 @@ class Screen:
         rows = ((value < 0) & wanted.repeat_interleave(count).unsqueeze(1)).nonzero()
         if not len(rows):
             return
+        problems, constraints = rows[split_rows(together, bounds, rows, deadline)].T
         settled = value.clone()
-        settled[rows[:, 0], rows[:, 1]] = split_rows(together, bounds, rows, deadline)
+        settled[problems, constraints] = 0.0
         least = settled.unflatten(0, (len(group), -1)).flatten(1).amin(1).tolist()
         for c in open_:
             if least[c] >= 0:

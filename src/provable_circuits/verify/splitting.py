@@ -1,16 +1,13 @@
 """Splitting: a shallow branch and bound of many circuits at once.
 
 What a linear bound leaves open of a batch of circuits, one row for each constraint of each problem,
-goes through optimised slopes and a few rounds of splits together. Most circuits that one bound does
+goes through a few rounds of splits together. Most circuits that one bound does
 not decide need no more than that, and a batch of them costs little more than one; the others are
 left to the search of a single question.
 """
 
 from __future__ import annotations
 
-import math
-
-import torch
 from torch import Tensor
 
 from provable_circuits.claims.together import Together
@@ -18,10 +15,8 @@ from provable_circuits.verify.bounds import Bounds
 from provable_circuits.verify.branching import BranchAndBound
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.memory import picked_all
-from provable_circuits.verify.relaxed import Relaxed
-from provable_circuits.verify.roots import Roots, slip
+from provable_circuits.verify.roots import Roots
 from provable_circuits.verify.slopes import optimise
-from provable_circuits.verify.units import Units
 
 ROUNDS = 3
 """How often what is open is split."""
@@ -29,12 +24,9 @@ ROUNDS = 3
 MOST_PARTS = 16
 """Open parts of one row at which it is given up."""
 
-STEPS = 4
-"""Steps by which slopes are optimised before anything is split."""
-
 
 def split_rows(together: Together, bounds: Bounds, open_: Tensor, deadline: Deadline) -> Tensor:
-    """The least value that each open row reaches, [n]; minus infinity for those still open.
+    """Which of the open rows are proved, [n].
 
     Args:
         together: the circuits.
@@ -51,18 +43,9 @@ def split_rows(together: Together, bounds: Bounds, open_: Tensor, deadline: Dead
     chosen = Bounds(structure, bounds.region.select(problems), len(problems), known)
     chosen.compute(refine=False)
     chosen.deadline = deadline
-    relaxed = Relaxed.whole(chosen, Units(chosen))
-    choice = optimise(relaxed, start, rows, offsets, relaxed.slopes, steps=STEPS)
-    value = choice.found.value[:, 0]
-    reached = value + offsets - slip(value, offsets)
-    if not bool((reached < 0).any()) or not len(relaxed.units):
-        return torch.where(reached >= 0, reached, -math.inf)
-    roots = Roots(chosen, problems, rows, offsets)
-    search = BranchAndBound(roots, _no_attempt, deadline)
-    lost = search.shallow(choice, ROUNDS, MOST_PARTS)
-    settled = torch.where(reached >= 0, reached, 0.0)
-    settled[lost] = -math.inf
-    return settled
+    search = BranchAndBound(Roots(chosen, problems, rows, offsets), _no_attempt, deadline)
+    choice = optimise(search.whole, start, rows, offsets, search.whole.slopes, steps=0)
+    return ~search.shallow(choice, ROUNDS, MOST_PARTS)
 
 
 def _no_attempt(points: object, problems: object) -> bool:
