@@ -27,6 +27,7 @@ from provable_circuits.verify.hull.certificate import (
     certify,
 )
 from provable_circuits.verify.hull.chain import Chain
+from provable_circuits.verify.hull.closer import closer_common, closer_ends, closer_second
 from provable_circuits.verify.hull.condense import Condenser
 from provable_circuits.verify.hull.condensed import Condensed, Rows
 from provable_circuits.verify.hull.joint import Joint
@@ -443,9 +444,73 @@ def _pieces(z: list[Tensor], condenser: Condenser, without: str) -> list[Tensor]
     return [piece for i, piece in enumerate(z) if i != place]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_closer_ends_are_closer_and_contain_what_units_read(seed: int) -> None:
+    dice = torch.Generator().manual_seed(seed)
+    query, condenser = question(dice, images(seed))
+    bounds = condenser.bounds
+    held = evaluate(
+        query.graph, anywhere(dice, query, 3000), [node.name for node in query.graph.nodes]
+    )
+    sources = [node.inputs[0] for node in bounds.structure.activations]
+    found = dict(closer_ends(bounds, sources))
+    assert not bounds.structure.single_layer & found.keys()
+    gained = []
+    for name, (lower, upper) in found.items():
+        before = bounds.ends[name]
+        assert bool((lower >= before[0]).all() & (upper <= before[1]).all())
+        assert bool((held[name] >= lower).all() & (held[name] <= upper).all())
+        gained.append(float((before[1] - before[0]).sum() / (upper - lower).sum()))
+    assert max(gained) > 1.02
+
+    chain = Chain(condenser.problem, condenser.below(), torch.float64, Deadline())
+    given, closer = chain.problem, closer_second(chain).problem
+    own = [
+        held[node.inputs[0]].flatten(1)[:, condenser.own[node.name]] for node in condenser.second
+    ]
+    read = torch.cat(own, dim=1)
+    assert bool((read >= closer.lower).all() & (read <= closer.upper).all())
+    assert float((closer.upper - closer.lower).sum()) < float((given.upper - given.lower).sum())
+
+
+def test_closer_ends_of_common_tensors_are_remembered() -> None:
+    """For the inputs that were asked about, once; and lines are those of the ends remembered."""
+    dice = torch.Generator().manual_seed(5)
+    graph = images(5)
+    components = graph.components("filter")
+    claim = pc.Claim(
+        [pc.Ball(torch.rand(1, 8, 8, generator=dice), 0.1) for _ in range(2)],
+        pc.Reachable(eps=0.12),
+        pc.LogitDifference(0.5, 0),
+    )
+    verifier = pc.Verifier(components, claim)
+    query = verifier.encoder.encode(components.full().remove(components.names[0]))
+    memory, common = verifier.memory, query.common
+    bounds = Bounds(Structure(query.graph, torch.device("cpu")), Region(query.ranges), 2)
+    bounds.compute()
+    memory.keep(bounds, common)
+    before, lines = dict(memory.whole), dict(memory.lines)
+    closer_common(memory, bounds, common, torch.tensor([1, 1]))
+    changed = {name for name, ends in memory.whole.items() if ends is not before[name]}
+    assert changed
+    for name in changed:
+        (old_low, old_high), (low, high) = before[name], memory.whole[name]
+        assert torch.equal(low[0], old_low[0])
+        assert torch.equal(high[0], old_high[0])
+        assert bool((low >= old_low).all() & (high <= old_high).all())
+        readers = {node.name for node in bounds.structure.activations if name in node.inputs}
+        assert readers & lines.keys()
+        assert not readers & memory.lines.keys()
+    assert {problem for _, problem in memory.closer} == {1}
+    after = dict(memory.whole)
+    closer_common(memory, bounds, common, torch.tensor([1]))
+    assert all(memory.whole[name] is after[name] for name in after), "nothing is done twice"
+
+
 @pytest.mark.parametrize(("seed", "worst"), [(3, 0.0103), (4, 0.1055)])
+@pytest.mark.parametrize("effort", ["few parts at first", "closer ends"])
 def test_hulls_prove_next_to_what_is_refuted(
-    seed: int, worst: float, monkeypatch: pytest.MonkeyPatch
+    seed: int, worst: float, effort: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The output does move by ``worst``; that it moves by no more than a tenth above is proved."""
     for name in ("question", "verifier", "branching"):
@@ -453,6 +518,8 @@ def test_hulls_prove_next_to_what_is_refuted(
         monkeypatch.setattr(module, "SMALL", 0)
     room = importlib.import_module("provable_circuits.verify.question")
     monkeypatch.setattr(room, "FEW_PARTS", 0)
+    if effort == "closer ends":
+        monkeypatch.setattr(room, "FIRST_PARTS", 0)
     graph = images(seed, scale=2.0)
     components = graph.components("filter")
     x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(seed))

@@ -7,7 +7,7 @@ time limit cut short is kept too: each unit is bounded once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -26,12 +26,14 @@ class Memory:
     Attributes:
         whole: of the network's tensors and the patch source's, [k, *shape].
         lines: of activations that read them.
+        closer: of which of them the ends were brought closer by hulls, and for which input.
         started: of such tensors, the ends that were reached, and which units were bounded already.
         cut: of circuits' own tensors, with the channels that they hold.
     """
 
     whole: dict[str, Interval] = field(default_factory=dict)
     lines: dict[str, Lines] = field(default_factory=dict)
+    closer: set[tuple[str, int]] = field(default_factory=set)
     started: dict[str, tuple[Interval, Tensor]] = field(default_factory=dict)
     cut: dict[str, tuple[Tensor | None, Interval]] = field(default_factory=dict)
 
@@ -83,6 +85,25 @@ class Memory:
         for name, mask in bounds.refined.items():
             if name in common and name not in done and name in bounds.ends:
                 self.started[name] = (bounds.ends[name], mask)
+
+    def loose(self, names: Iterable[str], problems: Tensor) -> set[tuple[str, int]]:
+        """Which of these tensors hulls did not bring closer yet, and for which of these inputs."""
+        known = [name for name in names if name in self.whole]
+        every = {(name, problem) for name in known for problem in problems.tolist()}
+        return every - self.closer
+
+    def keep_closer(self, name: str, readers: Iterable[str], problem: int, ends: Interval) -> None:
+        """Keep closer ends [1, *shape] of a common tensor for one input; ``readers`` read it."""
+        place = torch.tensor([problem], device=ends[0].device)
+        lower, upper = self.whole[name]
+        self.whole[name] = (
+            lower.index_copy(0, place, ends[0]),
+            upper.index_copy(0, place, ends[1]),
+        )
+
+        self.closer.add((name, problem))
+        for reader in readers:
+            self.lines.pop(reader, None)
 
     def keep_own(self, bounds: Bounds, query: Query) -> None:
         """Keep what was found of the circuit's own tensors."""

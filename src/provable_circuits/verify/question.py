@@ -27,7 +27,8 @@ from provable_circuits.verify.costs import costliest, relaxation_costs
 from provable_circuits.verify.deadline import Deadline, OutOfTime
 from provable_circuits.verify.difference import Known
 from provable_circuits.verify.halving import Halving
-from provable_circuits.verify.hull.search import HullSearch, has_hulls
+from provable_circuits.verify.hull.closer import closer_common
+from provable_circuits.verify.hull.search import FIRST_PARTS, MOST_PARTS, HullSearch, has_hulls
 from provable_circuits.verify.memory import expanded, moved, picked, picked_all
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxation import leak
@@ -285,16 +286,35 @@ class Question:
     ) -> str:
         """What a search has left open, by hulls, and by going on with it; what it returns."""
         self.stage = "hull"
-        open_ = search.open
-        roots = self._roots(bounds, problems[open_], constraints[open_])
-        hulls = HullSearch(roots, self._try, self.deadline)
-        left = hulls.run()
-        if left is None:
-            return "refuted"
-        search.settle(open_[left], hulls.reached)
+        left = search.open
+        loose = self.verifier.memory.loose(self.query.common, problems[left])
+        for most in (FIRST_PARTS, MOST_PARTS) if loose else (MOST_PARTS,):
+            if loose and most == MOST_PARTS:
+                bounds = self._closer(bounds, problems[left])
+            roots = self._roots(bounds, problems[left], constraints[left])
+            hulls = HullSearch(roots, self._try, self.deadline, most)
+            still = hulls.run()
+            if still is None:
+                return "refuted"
+            left = left[still]
+            search.settle(left, hulls.reached)
+            if not len(left):
+                break
         if len(left):
             self.stage = "branching"
         return search.resume()
+
+    def _closer(self, bounds: Bounds, problems: Tensor) -> Bounds:
+        """The bounds with what hulls make of tensors that all questions have in common."""
+        memory, query = self.verifier.memory, self.query
+        closer_common(memory, bounds, query.common, problems)
+        prior = {node.inputs[0]: bounds.ends[node.inputs[0]] for node in self.structure.activations}
+        known = memory.recall(query)
+        closer = Bounds(
+            self.structure, self.region, self.count, known, prior, memory.lines, self.deadline
+        )
+        closer.compute(refine=False)
+        return closer
 
     def _roots(self, bounds: Bounds, problems: Tensor, constraints: Tensor) -> Roots:
         """Some rows of some problems, to be decided."""

@@ -41,6 +41,10 @@ class Chain:
         self.dtype = dtype
         self.deadline = deadline
 
+    def of(self, problem: Condensed) -> Chain:
+        """Another problem over the same layers."""
+        return Chain(problem, self.layers, self.dtype, self.deadline)
+
     @property
     def entries(self) -> int:
         """How many entries all lines of one part have."""

@@ -1,10 +1,9 @@
 """Search: bound the rows of a question by hulls, and split units where that does not suffice.
 
 For each input of the question with open rows the network is condensed (``condense``). The ends of
-the second layer's units are brought closer first, each as a row of its own over the first layer.
-Then each row is bounded, and parts of it in which some units, of any layer, have fixed signs. The
-search gives up rows that take too many parts, or stay open with all units settled; ``branching``
-may still decide them.
+the second layer's units are brought closer first (``closer``). Then each row is bounded, and parts
+of it in which some units, of any layer, have fixed signs. The search gives up rows that take too
+many parts, or stay open with all units settled; ``branching`` may still decide them.
 """
 
 from __future__ import annotations
@@ -16,12 +15,10 @@ from torch import Tensor
 
 from provable_circuits.network.ops import ReLU
 from provable_circuits.verify.bounds import Bounds, Structure
-from provable_circuits.verify.costs import costliest
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.hull.chain import Chain
+from provable_circuits.verify.hull.closer import closer_second
 from provable_circuits.verify.hull.condense import Condenser
-from provable_circuits.verify.hull.condensed import Condensed, Rows
-from provable_circuits.verify.hull.joint import Joint
 from provable_circuits.verify.hull.parts import MOST_ENTRIES, PartBounds, Parts
 from provable_circuits.verify.memory import picked_all
 from provable_circuits.verify.region import Region
@@ -30,16 +27,11 @@ from provable_circuits.verify.roots import Roots, RootSearch, Try
 WIDTH = 16
 """Parts that are split at once."""
 
-MOST_PARTS = 4096
-"""A row that needs more is given up."""
+FIRST_PARTS, MOST_PARTS = 64, 4096
+"""Parts of a row after which it is given up: at first, and in the end."""
 
 MOST_KEPT = 2**28
 """Entries of the lines of all parts of a row, at most."""
-
-CLOSER = 0.95
-"""The second units whose ends are brought closer make up such a share of what all of them cost."""
-
-END_STEPS = 12
 
 
 def has_hulls(structure: Structure, region: Region) -> bool:
@@ -49,11 +41,13 @@ def has_hulls(structure: Structure, region: Region) -> bool:
 
 
 class HullSearch(RootSearch):
-    """Decides rows by hulls."""
+    """Decides rows by hulls; those that take more than ``most`` parts are given up."""
 
-    def __init__(self, roots: Roots, attempt: Try, deadline: Deadline) -> None:
+    def __init__(
+        self, roots: Roots, attempt: Try, deadline: Deadline, most: int = MOST_PARTS
+    ) -> None:
         super().__init__(roots, attempt, deadline)
-        self.dtype = torch.float32 if self.structure.single else torch.float64
+        self.most = most
         self.reached = math.inf
         """The least rigorous bound by which a part was closed."""
 
@@ -76,11 +70,11 @@ class HullSearch(RootSearch):
         problem = condenser.problem
         if problem.sparse.values.numel() > MOST_ENTRIES:
             return torch.arange(len(rows), device=rows.device)
-        chain = Chain(self._closer(problem), condenser.below(), self.dtype, self.deadline)
+        chain = Chain(problem, condenser.below(), self.structure.guide, self.deadline)
         if chain.entries > MOST_ENTRIES:
             return torch.arange(len(rows), device=rows.device)
-        bounds = PartBounds(chain)
-        most = min(MOST_PARTS, MOST_KEPT // max(chain.entries, 1))
+        bounds = PartBounds(closer_second(chain))
+        most = min(self.most, MOST_KEPT // max(chain.entries, 1))
         lost = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
         spent = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
         found = bounds.roots()
@@ -120,27 +114,3 @@ class HullSearch(RootSearch):
             return False
         problem = self.roots.problems[rows[:1]]
         return self.attempt(condenser.corners(cube), problem.expand(len(cube)))
-
-    def _closer(self, problem: Condensed) -> Condensed:
-        """The problem with each second unit's ends bounded over the first layer."""
-        if not len(problem.second):
-            return problem
-        lower, upper = problem.lower, problem.upper
-        hinge = (-lower * upper / (upper - lower)).nan_to_num(0.0)
-        cost = problem.goal.second.abs().sum(0) * hinge
-        units = costliest({"": cost.unsqueeze(0)}, CLOSER)[""][0].nonzero().flatten()
-        if not len(units):
-            return problem
-        second = problem.second[units]
-        goals = Rows.joined([second, -second])
-        alone = Chain(problem.with_goal(goals), [], self.dtype, self.deadline)
-        joint = Joint(alone)
-        found = []
-        for goal in alone.problem.goal.split(max(1, MOST_ENTRIES // max(alone.entries, 1))):
-            known = alone.known(torch.zeros_like(goal.first))
-            chosen, _ = joint.climb(goal, known, alone.fresh(goal, known), END_STEPS)
-            found.append(alone.certify(goal, known, chosen).value)
-        least, most = torch.cat(found).split(len(second))
-        return problem.with_ends(
-            lower.index_copy(0, units, least), upper.index_copy(0, units, -most)
-        )

@@ -1,0 +1,133 @@
+"""Closer ends: bound what units read by hulls, each as a row of its own, before any is split.
+
+The ends of open units say how wide their gaps are, and with them everything above. Ends from
+backward passes have chords at every unit below; hulls of the layers below bring them closer. Going
+upwards, every layer gains from those that were brought closer before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import torch
+from torch import Tensor
+
+from provable_circuits.network.graph import Graph
+from provable_circuits.rounding import Interval
+from provable_circuits.verify.bounds import Bounds, Structure
+from provable_circuits.verify.costs import costliest
+from provable_circuits.verify.hull.chain import Chain
+from provable_circuits.verify.hull.condense import Condenser
+from provable_circuits.verify.hull.condensed import Rows
+from provable_circuits.verify.hull.joint import Joint
+from provable_circuits.verify.hull.parts import MOST_ENTRIES
+from provable_circuits.verify.memory import Memory, picked_all
+from provable_circuits.verify.region import Region
+
+SHARE = 0.95
+"""The second units whose ends are brought closer make up such a share of what all of them cost."""
+
+SECOND_STEPS, COMMON_STEPS = 12, 20
+"""Steps of ascent for ends in one question, and for those that all questions have in common."""
+
+
+def closer_second(chain: Chain) -> Chain:
+    """A chain with closer ends of its costliest second units."""
+    problem = chain.problem
+    if not len(problem.second):
+        return chain
+    lower, upper = problem.lower, problem.upper
+    hinge = (-lower * upper / (upper - lower)).nan_to_num(0.0)
+    cost = problem.goal.second.abs().sum(0) * hinge
+    units = costliest({"": cost.unsqueeze(0)}, SHARE)[""][0].nonzero().flatten()
+    if not len(units):
+        return chain
+    second = problem.second[units]
+    alone = chain.of(problem.with_goal(Rows.joined([second, -second])))
+    least, most = _least(alone, SECOND_STEPS).split(len(second))
+    return chain.of(
+        problem.with_ends(lower.index_copy(0, units, least), upper.index_copy(0, units, -most))
+    )
+
+
+def closer_common(
+    memory: Memory, bounds: Bounds, common: Collection[str], problems: Tensor
+) -> None:
+    """Bring the ends of tensors that all questions have in common closer, once for all of them.
+
+    Args:
+        memory: what is remembered of these tensors.
+        bounds: enclosures of one question, of the kind that can be condensed.
+        common: the tensors, of which some are read by activations.
+        problems: for which inputs of the claim.
+    """
+    structure = bounds.structure
+    loose = memory.loose(common, problems)
+    for problem in sorted({problem for _, problem in loose}):
+        wanted = {name for name, other in loose if other == problem}
+        one = torch.tensor([problem], device=structure.device)
+        region, ends = bounds.region.select(one), picked_all(bounds.ends, one)
+        alone = Bounds(structure.select(one), region, 1, ends, deadline=bounds.deadline)
+        alone.compute(refine=False)
+        for name, closer in closer_ends(alone, wanted):
+            readers = [node.name for node in structure.activations if name in node.inputs]
+            memory.keep_closer(name, readers, problem, closer)
+        memory.closer |= {(name, problem) for name in wanted}
+
+
+def closer_ends(bounds: Bounds, wanted: Collection[str]) -> Iterator[tuple[str, Interval]]:
+    """Closer ends of tensors that activations read, one after the other, upwards.
+
+    Args:
+        bounds: enclosures of a batch of one problem of the kind that can be condensed.
+        wanted: the tensors.
+    """
+    structure, deadline = bounds.structure, bounds.deadline
+    ends = {node.inputs[0]: bounds.ends[node.inputs[0]] for node in structure.activations}
+    for name in ends:
+        if name not in wanted or name in structure.single_layer:
+            continue
+        lower, upper = (end.flatten() for end in ends[name])
+        units = ((lower < 0) & (upper > 0)).nonzero().flatten()
+        below = _below(structure.graph, name)
+        region = Region({given: bounds.region.ranges[given] for given in below.inputs})
+        known = {source: pair for source, pair in ends.items() if source in below}
+        alone = Bounds(Structure(below, structure.device), region, 1, known, deadline=deadline)
+        alone.compute(refine=False)
+        shape = structure.graph[name].shape
+        rows = torch.eye(len(lower), dtype=lower.dtype, device=lower.device)[units]
+        rows = torch.cat([rows, -rows]).reshape(1, 2 * len(units), *shape)
+        condenser = Condenser(alone, name, rows, lower.new_zeros(2 * len(units)))
+        if not len(condenser.problem.first):
+            continue
+        chain = Chain(condenser.problem, condenser.below(), structure.guide, deadline)
+        if chain.entries > MOST_ENTRIES:
+            return
+        least, most = _least(chain, COMMON_STEPS).split(len(units))
+        ends[name] = (
+            lower.index_copy(0, units, torch.maximum(lower[units], least)).reshape(1, *shape),
+            upper.index_copy(0, units, torch.minimum(upper[units], -most)).reshape(1, *shape),
+        )
+        yield name, ends[name]
+
+
+def _least(chain: Chain, steps: int) -> Tensor:
+    """Lower bounds of all rows of a chain's problem, with nothing split: [r]."""
+    joint = Joint(chain)
+    found = []
+    for goal in chain.problem.goal.split(max(1, MOST_ENTRIES // max(chain.entries, 1))):
+        signs = goal.constant.new_zeros(len(goal), sum(chain.sizes))
+        known = chain.known(signs)
+        chosen, _ = joint.climb(goal, known, chain.fresh(goal, known), steps)
+        found.append(chain.certify(goal, known, chosen).value)
+    return torch.cat(found)
+
+
+def _below(graph: Graph, name: str) -> Graph:
+    """The part of a graph that computes one tensor."""
+    needed = {name}
+    for node in reversed(graph.nodes):
+        if node.name in needed:
+            needed.update(node.inputs)
+    nodes = [node for node in graph.nodes if node.name in needed]
+    return Graph(nodes, [given for given in graph.inputs if given in needed], [name])
