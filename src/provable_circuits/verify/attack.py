@@ -15,6 +15,7 @@ from torch import Tensor
 
 from provable_circuits.network.execution import evaluate
 from provable_circuits.network.graph import Graph
+from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.region import Region
 
 
@@ -67,6 +68,7 @@ def climb(
     rows: Tensor,
     offsets: Tensor,
     steps: int,
+    deadline: Deadline,
 ) -> Candidates:
     """Ascend from the starts; returns the best point met from each.
 
@@ -78,12 +80,14 @@ def climb(
         rows: the rows of the constraints attacked, [n, constraints, outputs].
         offsets: their offsets, [n, constraints].
         steps: how many steps.
+        deadline: when to give up.
     """
     boxes = {n: (r.lower[problems], r.upper[problems]) for n, r in region.ranges.items()}
     points = {name: _inside(value, boxes[name]) for name, value in start.items()}
     best = {name: value.clone() for name, value in points.items()}
     best_excess = rows.new_full((len(problems),), -torch.inf)
     for step in range(steps + 1):
+        deadline.check()
         leaves = {name: value.detach().requires_grad_() for name, value in points.items()}
         with torch.enable_grad():
             excess = excess_at(graph, leaves, rows, offsets).amax(1)

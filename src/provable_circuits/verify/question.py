@@ -49,6 +49,9 @@ SHARES = (0.8, 1.0)
 FEW_PARTS = 16
 """Parts of a large network after which hulls are tried."""
 
+LONG = 4
+"""How many times more steps the attack takes on what only hulls could prove."""
+
 REPLAYED = 4
 """How many of a batch of candidates are replayed, best first."""
 
@@ -287,6 +290,8 @@ class Question:
         """What a search has left open, by hulls, and by going on with it; what it returns."""
         self.stage = "hull"
         left = search.open
+        if self._attack_long(problems[left], constraints[left]):
+            return "refuted"
         loose = self.verifier.memory.loose(self.query.common, problems[left])
         for most in (FIRST_PARTS, MOST_PARTS) if loose else (MOST_PARTS,):
             if loose and most == MOST_PARTS:
@@ -364,22 +369,38 @@ class Question:
         verifier, query = self.verifier, self.query
         problems, constraints = open_.T
         corners = self._corners_of(found, open_)
-        generator = torch.Generator().manual_seed(verifier.seed)
         starts_each = verifier.attack_starts if self.small else 1
         copies = problems.repeat(starts_each)
-        starts = random_points(self.region, copies, generator)
+        starts = self._random(copies)
         centers = middles(query.ranges, problems, [n for n in starts if n not in corners])
         for name, first in {**centers, **corners}.items():
             starts[name] = torch.cat([first, starts[name]])
-        everyone = torch.cat([problems, copies])
-        which = constraints.repeat(starts_each + 1)
-        rows = query.rows[everyone, which].unsqueeze(1)
-        offsets = query.offsets[everyone, which].unsqueeze(1)
         steps = verifier.attack_steps if self.small else verifier.attack_steps // 2
-        best = climb(query.graph, self.region, everyone, starts, rows, offsets, steps)
-        if not bool((best.excess > 0).any()):
-            return False
-        return self._try(best.points, everyone)
+        everyone = torch.cat([problems, copies])
+        return self._climb(starts, everyone, constraints.repeat(starts_each + 1), steps)
+
+    def _attack_long(self, problems: Tensor, constraints: Tensor) -> bool:
+        """Climb in many small steps from random points: a proof would cost far more."""
+        starts_each = self.verifier.attack_starts
+        copies = problems.repeat(starts_each)
+        steps = LONG * self.verifier.attack_steps
+        return self._climb(self._random(copies), copies, constraints.repeat(starts_each), steps)
+
+    def _random(self, problems: Tensor) -> dict[str, Tensor]:
+        generator = torch.Generator().manual_seed(self.verifier.seed)
+        return random_points(self.region, problems, generator)
+
+    def _climb(
+        self, starts: Mapping[str, Tensor], problems: Tensor, constraints: Tensor, steps: int
+    ) -> bool:
+        """Climb from starts, each for one constraint of one problem; whether there is a witness."""
+        query = self.query
+        rows = query.rows[problems, constraints].unsqueeze(1)
+        offsets = query.offsets[problems, constraints].unsqueeze(1)
+        best = climb(
+            query.graph, self.region, problems, starts, rows, offsets, steps, self.deadline
+        )
+        return bool((best.excess > 0).any()) and self._try(best.points, problems)
 
     def _try(self, points: Mapping[str, Tensor], problems: Tensor) -> bool:
         """Evaluate candidate points; replay those that seem to violate the claim."""
