@@ -315,11 +315,14 @@ def images(seed: int, scale: float = 1.0) -> pc.Graph:
     return pools(seed, nn.AvgPool2d, scale)
 
 
-def question(dice: torch.Generator, graph: pc.Graph) -> tuple[Query, Condenser]:
+def question(
+    dice: torch.Generator, graph: pc.Graph, radius: float = 0.1
+) -> tuple[Query, Condenser]:
     """A question about it, and its outputs condensed."""
     components = graph.components("filter")
     x = torch.rand(1, 8, 8, generator=dice)
-    claim = pc.Claim([pc.Ball(x, 0.1)], pc.Reachable(eps=0.12), pc.LogitDifference(0.5, 0))
+    patching, metric = pc.Reachable(eps=1.2 * radius), pc.LogitDifference(0.5, 0)
+    claim = pc.Claim([pc.Ball(x, radius)], patching, metric)
     circuit = components.full().remove(components.names[0]).remove(components.names[5])
     query = pc.Verifier(components, claim).encoder.encode(circuit)
     bounds = Bounds(Structure(query.graph, torch.device("cpu")), Region(query.ranges), 1)
@@ -471,6 +474,14 @@ def test_closer_ends_are_closer_and_contain_what_units_read(seed: int) -> None:
     read = torch.cat(own, dim=1)
     assert bool((read >= closer.lower).all() & (read <= closer.upper).all())
     assert float((closer.upper - closer.lower).sum()) < float((given.upper - given.lower).sum())
+
+
+def test_no_ends_are_brought_closer_where_no_unit_is_open() -> None:
+    dice = torch.Generator().manual_seed(0)
+    _, condenser = question(dice, images(0), 1e-7)
+    bounds = condenser.bounds
+    assert not any(bool(mask.any()) for mask in condenser.open.values())
+    assert not list(closer_ends(bounds, bounds.ends.keys()))
 
 
 def test_closer_ends_of_common_tensors_are_remembered() -> None:

@@ -100,7 +100,6 @@ class Memory:
             lower.index_copy(0, place, ends[0]),
             upper.index_copy(0, place, ends[1]),
         )
-
         self.closer.add((name, problem))
         for reader in readers:
             self.lines.pop(reader, None)

@@ -78,6 +78,8 @@ def closer_common(
 def closer_ends(bounds: Bounds, wanted: Collection[str]) -> Iterator[tuple[str, Interval]]:
     """Closer ends of tensors that activations read, one after the other, upwards.
 
+    It ends where what lies below a tensor is too large.
+
     Args:
         bounds: enclosures of a batch of one problem of the kind that can be condensed.
         wanted: the tensors.
@@ -89,6 +91,8 @@ def closer_ends(bounds: Bounds, wanted: Collection[str]) -> Iterator[tuple[str, 
             continue
         lower, upper = (end.flatten() for end in ends[name])
         units = ((lower < 0) & (upper > 0)).nonzero().flatten()
+        if not len(units):
+            continue
         below = _below(structure.graph, name)
         region = Region({given: bounds.region.ranges[given] for given in below.inputs})
         known = {source: pair for source, pair in ends.items() if source in below}

@@ -50,6 +50,8 @@ class HullSearch(RootSearch):
         self.most = most
         self.reached = math.inf
         """The least rigorous bound by which a part was closed."""
+        self.too_large = False
+        """Whether some rows were given up for the size of what they were condensed to."""
 
     def run(self) -> Tensor | None:
         """The rows that stay open, [n]; None when a candidate was a witness."""
@@ -67,11 +69,9 @@ class HullSearch(RootSearch):
 
     def _decide(self, condenser: Condenser, rows: Tensor) -> Tensor | None:
         """Which of one problem's rows stay open; None when there is a witness."""
-        problem = condenser.problem
-        if problem.sparse.values.numel() > MOST_ENTRIES:
-            return torch.arange(len(rows), device=rows.device)
-        chain = Chain(problem, condenser.below(), self.structure.guide, self.deadline)
-        if chain.entries > MOST_ENTRIES:
+        chain = self._chain(condenser)
+        if chain is None:
+            self.too_large = True
             return torch.arange(len(rows), device=rows.device)
         bounds = PartBounds(closer_second(chain))
         most = min(self.most, MOST_KEPT // max(chain.entries, 1))
@@ -95,6 +95,14 @@ class HullSearch(RootSearch):
             batch, queue = queue[order[:WIDTH]], queue[order[WIDTH:]]
             spent += 2 * torch.bincount(batch.row, minlength=len(spent))
             found = bounds.children(batch)
+
+    def _chain(self, condenser: Condenser) -> Chain | None:
+        """What was condensed, unless it is too large."""
+        problem = condenser.problem
+        if problem.sparse.values.numel() > MOST_ENTRIES:
+            return None
+        chain = Chain(problem, condenser.below(), self.structure.guide, self.deadline)
+        return chain if chain.entries <= MOST_ENTRIES else None
 
     def _bounds(self, one: Tensor) -> Bounds:
         """The enclosures of one row's problem, by themselves."""
