@@ -30,9 +30,15 @@ SHARE = 0.95
 SECOND_STEPS, COMMON_STEPS = 12, 20
 """Steps of ascent for ends in one question, and for those that all questions have in common."""
 
+SECOND_WORK, COMMON_WORK = 2**23, 2**25
+"""Entries of lines that are chosen for these, at most: half a second, and a few."""
+
 
 def closer_second(chain: Chain) -> Chain:
-    """A chain with closer ends of its costliest second units."""
+    """A chain with closer ends of its costliest second units.
+
+    They are bounded through all layers or, where that would take too long, through the first.
+    """
     problem = chain.problem
     if not len(problem.second):
         return chain
@@ -44,6 +50,8 @@ def closer_second(chain: Chain) -> Chain:
         return chain
     second = problem.second[units]
     alone = chain.of(problem.with_goal(Rows.joined([second, -second])))
+    if _work(alone) > SECOND_WORK:
+        alone = Chain(alone.problem, [], chain.dtype, chain.deadline)
     least, most = _least(alone, SECOND_STEPS).split(len(second))
     return chain.of(
         problem.with_ends(lower.index_copy(0, units, least), upper.index_copy(0, units, -most))
@@ -78,7 +86,7 @@ def closer_common(
 def closer_ends(bounds: Bounds, wanted: Collection[str]) -> Iterator[tuple[str, Interval]]:
     """Closer ends of tensors that activations read, one after the other, upwards.
 
-    It ends where what lies below a tensor is too large.
+    It ends where a tensor has too many open units for what lies below them.
 
     Args:
         bounds: enclosures of a batch of one problem of the kind that can be condensed.
@@ -105,7 +113,7 @@ def closer_ends(bounds: Bounds, wanted: Collection[str]) -> Iterator[tuple[str, 
         if not len(condenser.problem.first):
             continue
         chain = Chain(condenser.problem, condenser.below(), structure.guide, deadline)
-        if chain.entries > MOST_ENTRIES:
+        if chain.entries > MOST_ENTRIES or _work(chain) > COMMON_WORK:
             return
         least, most = _least(chain, COMMON_STEPS).split(len(units))
         ends[name] = (
@@ -113,6 +121,11 @@ def closer_ends(bounds: Bounds, wanted: Collection[str]) -> Iterator[tuple[str, 
             upper.index_copy(0, units, torch.minimum(upper[units], -most)).reshape(1, *shape),
         )
         yield name, ends[name]
+
+
+def _work(chain: Chain) -> int:
+    """Entries of the lines of all rows."""
+    return len(chain.problem.goal) * chain.entries
 
 
 def _least(chain: Chain, steps: int) -> Tensor:
