@@ -406,6 +406,34 @@ def test_condensing_keeps_what_the_network_computes(seed: int) -> None:
         assert float((said - (base + cube @ pull.T)).abs().max()) < 1e-7
 
 
+@pytest.mark.parametrize("end", [1e-12, 1e-300])
+def test_a_unit_that_is_hardly_open_spoils_nothing(end: float) -> None:
+    """Its gap is too small to be a coordinate; whatever is divided by it would not be finite."""
+    _, condenser = question(torch.Generator().manual_seed(0), images(0))
+    bounds, eye = condenser.bounds, torch.eye(3, dtype=torch.float64).unsqueeze(0)
+    start = bounds.structure.graph.outputs[0]
+
+    def bound(chain: Chain) -> Tensor:
+        goal = chain.problem.goal
+        known = chain.known(goal.constant.new_zeros(len(goal), sum(chain.sizes)))
+        chosen, _ = Joint(chain).climb(goal, known, chain.fresh(goal, known), 20)
+        return chain.certify(goal, known, chosen).value
+
+    def chain_of(condenser: Condenser) -> Chain:
+        return Chain(condenser.problem, condenser.below(), torch.float32, Deadline())
+
+    before = chain_of(condenser)
+    lowest = min(condenser.gaps, key=lambda name: condenser.depths[name])
+    source = bounds.structure.graph[lowest].inputs[0]
+    unit = condenser.own[lowest].nonzero()[0]
+    lower, upper = (ends.clone() for ends in bounds.ends[source])
+    lower.flatten()[unit], upper.flatten()[unit] = -end, end
+    bounds.ends[source] = (lower, upper)
+    after = chain_of(Condenser(bounds, start, eye, eye.new_zeros(3)))
+    assert sum(after.sizes) == sum(before.sizes) - 1
+    assert bool((bound(after) >= bound(before) - 1e-3).all())
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_chains_hold_for_any_multipliers_and_signs(seed: int, kept_apart: bool) -> None:
     """Parts are where a point of the network lies, units of all layers fixed as they are there."""

@@ -30,7 +30,7 @@ CHUNK_ELEMENTS = 2**20
 """Numbers in the largest tensor of rows that one pass holds."""
 
 NARROW = 1e-9
-"""An input whose range is this small beside the widest is an error, not a coordinate."""
+"""An input or a gap that is this small beside the widest is an error, not a coordinate."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,7 +147,11 @@ class Condenser:
         self.view = self._view()
         firsts = [self._walk_units(node) for node in self.first]
         walks = [goal, *seconds, *firsts]
-        self.named = {name: self._reached(self.nodes[name], walks) for name in self.gaps}
+        widest = max((float(gap.max()) for gap in self.gaps.values()), default=0.0)
+        self.named = {
+            name: self._reached(self.nodes[name], walks) & (gap > NARROW * widest)
+            for name, gap in self.gaps.items()
+        }
         first = Rows.joined([self._rows(walk) for walk in firsts or [goal]])
         second = Rows.joined([self._rows(walk) for walk in seconds or [goal]])
         none = torch.arange(0, device=offsets.device)
