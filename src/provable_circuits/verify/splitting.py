@@ -1,9 +1,9 @@
 """Splitting: a shallow branch and bound of many circuits at once.
 
 What a linear bound leaves open of a batch of circuits, one row for each constraint of each problem,
-goes through a few rounds of splits together. Most circuits that one bound does
-not decide need no more than that, and a batch of them costs little more than one; the others are
-left to the search of a single question.
+goes through a few rounds of splits together. Most circuits that one bound does not decide need no
+more than that, and a batch of them costs little more than one; the others are left to the search of
+a single question.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from provable_circuits.verify.memory import picked_all
 from provable_circuits.verify.roots import Roots
 from provable_circuits.verify.slopes import optimise
 
-ROUNDS = 3
+ROUNDS = 2
 """How often what is open is split."""
 
 MOST_PARTS = 16
