@@ -546,10 +546,11 @@ def test_closer_ends_of_common_tensors_are_remembered() -> None:
     assert all(memory.whole[name] is after[name] for name in after), "nothing is done twice"
 
 
-@pytest.mark.parametrize(("seed", "worst"), [(3, 0.0103), (4, 0.1055)])
-@pytest.mark.parametrize("effort", ["few parts at first", "closer ends"])
+@pytest.mark.parametrize(
+    ("seed", "worst", "closer"), [(3, 0.0103, False), (4, 0.1055, False), (4, 0.1055, True)]
+)
 def test_hulls_prove_next_to_what_is_refuted(
-    seed: int, worst: float, effort: str, monkeypatch: pytest.MonkeyPatch
+    seed: int, worst: float, closer: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The output does move by ``worst``; that it moves by no more than a tenth above is proved."""
     for name in ("question", "verifier", "branching"):
@@ -557,7 +558,14 @@ def test_hulls_prove_next_to_what_is_refuted(
         monkeypatch.setattr(module, "SMALL", 0)
     room = importlib.import_module("provable_circuits.verify.question")
     monkeypatch.setattr(room, "FEW_PARTS", 0)
-    if effort == "closer ends":
+    asked = []
+
+    def watched(*arguments: object) -> None:
+        asked.append(arguments)
+        closer_common(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(room, "closer_common", watched)
+    if closer:
         monkeypatch.setattr(room, "FIRST_PARTS", 0)
     graph = images(seed, scale=2.0)
     components = graph.components("filter")
@@ -572,4 +580,5 @@ def test_hulls_prove_next_to_what_is_refuted(
     proof = verdict(1.1 * worst)
     assert isinstance(proof, pc.Proved)
     assert proof.stage == "hull"
+    assert bool(asked) == closer
     assert -0.13 * worst <= proof.bound <= 0

@@ -115,6 +115,12 @@ class Graph:
         """All nodes, each after those it reads."""
         return tuple(self._nodes.values())
 
+    def below(self, name: str) -> Graph:
+        """The part that computes one tensor, with the inputs that it needs."""
+        needed = _needed(self.nodes, [self[name].name])
+        nodes = [node for node in self.nodes if node.name in needed]
+        return Graph(nodes, [given for given in self.inputs if given in needed], [name])
+
     def __getitem__(self, name: str) -> Node:
         try:
             return self._nodes[name]
@@ -215,6 +221,15 @@ class Graph:
         return names[0]
 
 
+def _needed(nodes: Sequence[Node], outputs: Iterable[str]) -> set[str]:
+    """The names of all that some tensors depend on, themselves included."""
+    needed = set(outputs)
+    for node in reversed(nodes):
+        if node.name in needed:
+            needed.update(node.inputs)
+    return needed
+
+
 class GraphBuilder:
     """Writes a graph node by node; the same operation on the same inputs is written once.
 
@@ -273,11 +288,7 @@ class GraphBuilder:
         for name in outputs:
             if name not in self._nodes:
                 raise ArgumentError(f"The graph has no tensor named {name!r} to give out.")
-        needed = set(outputs)
-        for node in reversed(self._nodes.values()):
-            if node.name in needed:
-                needed.update(node.inputs)
-        needed.update(self._inputs)
+        needed = _needed(list(self._nodes.values()), outputs).union(self._inputs)
         nodes = [node for node in self._nodes.values() if node.name in needed]
         return Graph(nodes, self._inputs, outputs)
 

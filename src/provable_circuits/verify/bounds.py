@@ -158,6 +158,18 @@ class Bounds:
             found |= (lower > upper).flatten(1).any(1)
         return found
 
+    def select(self, problems: Tensor) -> Bounds:
+        """The enclosures of some of the problems, each as often as it is named, and their lines."""
+        chosen = Bounds(
+            self.structure.select(problems),
+            self.region.select(problems),
+            len(problems),
+            picked_all(self.ends, problems),
+            deadline=self.deadline,
+        )
+        chosen.compute(refine=False)
+        return chosen
+
     def _open(self, activation: str, source: str, refine: bool) -> None:
         """Settle the ends of what an activation reads, and its lines."""
         op = self.structure.ops[activation]
@@ -265,3 +277,14 @@ class Bounds:
 
     def _expanded(self, end: Tensor) -> Tensor:
         return end.expand(self.problems, *end.shape[1:])
+
+
+def picked(ends: Interval, problems: Tensor) -> Interval:
+    """The ends of some problems; those of constants are the same for all."""
+    lower, upper = ends
+    return (lower[problems], upper[problems]) if len(lower) > 1 else ends
+
+
+def picked_all(ends: Mapping[str, Interval], problems: Tensor) -> dict[str, Interval]:
+    """``picked`` for several tensors."""
+    return {name: picked(pair, problems) for name, pair in ends.items()}

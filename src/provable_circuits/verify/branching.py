@@ -21,11 +21,10 @@ import torch
 from torch import Tensor
 
 from provable_circuits.verify.backward import Fixed, backward
-from provable_circuits.verify.bounds import Bounds
+from provable_circuits.verify.bounds import Bounds, picked
 from provable_circuits.verify.costs import unit_costs
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.leaf import solve_leaf
-from provable_circuits.verify.memory import picked
 from provable_circuits.verify.relaxed import Relaxed
 from provable_circuits.verify.roots import Roots, RootSearch, Try, slip
 from provable_circuits.verify.slopes import Choice, optimise

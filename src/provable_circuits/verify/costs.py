@@ -27,6 +27,11 @@ LEAST = 1e-9
 """The cost of an open unit that costs nothing now, so that it still counts as open."""
 
 
+def hinges(lower: Tensor, upper: Tensor) -> Tensor:
+    """How high the chord over the hinge is, for units that are open between these ends."""
+    return (-lower * upper / (upper - lower)).nan_to_num(0.0)
+
+
 def unit_costs(
     rows: Tensor, lower: Tensor, upper: Tensor, slopes: Tensor, size: Tensor | float
 ) -> Tensor:
@@ -36,8 +41,7 @@ def unit_costs(
     """
     slack = ROUNDING * size
     open_ = (lower < -slack) & (upper > slack)
-    hinge = (-lower * upper / (upper - lower)).nan_to_num(0.0)
-    above = (-rows).clamp_min(0.0) * hinge
+    above = (-rows).clamp_min(0.0) * hinges(lower, upper)
     below = rows.clamp_min(0.0) * torch.maximum(-slopes * lower, (1 - slopes) * upper)
     return torch.where(open_, above + below + LEAST, torch.zeros_like(above))
 

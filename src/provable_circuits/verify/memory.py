@@ -7,7 +7,7 @@ time limit cut short is kept too: each unit is bounded once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -112,12 +112,6 @@ class Memory:
                 self.cut[name] = (query.cut.get(name), bounds.ends[name])
 
 
-def picked(ends: Interval, problems: Tensor) -> Interval:
-    """The ends of some problems; those of constants are the same for all."""
-    lower, upper = ends
-    return (lower[problems], upper[problems]) if len(lower) > 1 else ends
-
-
 def expanded(ends: Interval, count: int) -> Interval:
     """The ends with a row for each problem."""
     lower, upper = ends
@@ -127,8 +121,3 @@ def expanded(ends: Interval, count: int) -> Interval:
 def moved(ends: Interval, device: torch.device) -> Interval:
     """The ends on a device."""
     return ends[0].to(device), ends[1].to(device)
-
-
-def picked_all(ends: Mapping[str, Interval], problems: Tensor) -> dict[str, Interval]:
-    """``picked`` for several tensors."""
-    return {name: picked(pair, problems) for name, pair in ends.items()}

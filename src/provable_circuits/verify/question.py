@@ -20,7 +20,7 @@ from provable_circuits.claims.encoding import Query
 from provable_circuits.network.ops import Constant
 from provable_circuits.verify.attack import climb, excess_at, random_points
 from provable_circuits.verify.backward import Pass
-from provable_circuits.verify.bounds import Bounds, Structure
+from provable_circuits.verify.bounds import Bounds, Structure, picked
 from provable_circuits.verify.branching import SMALL, BranchAndBound
 from provable_circuits.verify.candidates import candidate_at, middles, pool_points
 from provable_circuits.verify.costs import costliest, relaxation_costs
@@ -29,7 +29,7 @@ from provable_circuits.verify.difference import Known
 from provable_circuits.verify.halving import Halving
 from provable_circuits.verify.hull.closer import closer_common
 from provable_circuits.verify.hull.search import FIRST_PARTS, MOST_PARTS, HullSearch, has_hulls
-from provable_circuits.verify.memory import expanded, moved, picked, picked_all
+from provable_circuits.verify.memory import expanded, moved
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxation import leak
 from provable_circuits.verify.relaxed import Relaxed
@@ -323,12 +323,10 @@ class Question:
 
     def _roots(self, bounds: Bounds, problems: Tensor, constraints: Tensor) -> Roots:
         """Some rows of some problems, to be decided."""
-        region = self.region.select(problems)
-        chosen = Bounds(self.structure, region, len(problems), picked_all(bounds.ends, problems))
-        chosen.compute(refine=False)
-        chosen.deadline = self.deadline
         rows = -self.query.rows[problems, constraints].unsqueeze(1)
-        return Roots(chosen, problems, rows, -self.query.offsets[problems, constraints])
+        return Roots(
+            bounds.select(problems), problems, rows, -self.query.offsets[problems, constraints]
+        )
 
     def _last_resort(self, bounds: Bounds, roots: Roots | None) -> Verdict:
         """What splitting ReLUs could not close: exact arithmetic, or halving of few inputs."""

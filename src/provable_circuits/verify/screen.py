@@ -20,10 +20,9 @@ from provable_circuits.claims.together import Together, encode_together
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.graph import Graph
 from provable_circuits.verify.attack import ascend_once, excess_at
-from provable_circuits.verify.bounds import Bounds, Structure
+from provable_circuits.verify.bounds import Bounds, Structure, picked_all
 from provable_circuits.verify.candidates import candidate_at, middles
 from provable_circuits.verify.deadline import Deadline, OutOfTime
-from provable_circuits.verify.memory import picked_all
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxed import picked_lines
 from provable_circuits.verify.replay import Candidate

@@ -14,7 +14,6 @@ from provable_circuits.claims.together import Together
 from provable_circuits.verify.bounds import Bounds
 from provable_circuits.verify.branching import BranchAndBound
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.memory import picked_all
 from provable_circuits.verify.roots import Roots
 from provable_circuits.verify.slopes import optimise
 
@@ -38,12 +37,8 @@ def split_rows(together: Together, bounds: Bounds, open_: Tensor, deadline: Dead
     start = together.graph.outputs[0]
     rows = -together.rows[problems, constraints].unsqueeze(1)
     offsets = -together.offsets[problems, constraints]
-    structure = bounds.structure.select(problems)
-    known = picked_all(bounds.ends, problems)
-    chosen = Bounds(structure, bounds.region.select(problems), len(problems), known)
-    chosen.compute(refine=False)
-    chosen.deadline = deadline
-    search = BranchAndBound(Roots(chosen, problems, rows, offsets), _no_attempt, deadline)
+    roots = Roots(bounds.select(problems), problems, rows, offsets)
+    search = BranchAndBound(roots, _no_attempt, deadline)
     choice = optimise(search.whole, start, rows, offsets, search.whole.slopes, steps=0)
     return ~search.shallow(choice, ROUNDS, MOST_PARTS)
 

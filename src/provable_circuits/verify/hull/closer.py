@@ -12,16 +12,15 @@ from collections.abc import Collection, Iterator
 import torch
 from torch import Tensor
 
-from provable_circuits.network.graph import Graph
 from provable_circuits.rounding import Interval
 from provable_circuits.verify.bounds import Bounds, Structure
-from provable_circuits.verify.costs import costliest
+from provable_circuits.verify.costs import costliest, hinges
 from provable_circuits.verify.hull.chain import Chain
 from provable_circuits.verify.hull.condense import Condenser
 from provable_circuits.verify.hull.condensed import Rows
 from provable_circuits.verify.hull.joint import Joint
 from provable_circuits.verify.hull.parts import MOST_ENTRIES
-from provable_circuits.verify.memory import Memory, picked_all
+from provable_circuits.verify.memory import Memory
 from provable_circuits.verify.region import Region
 
 SHARE = 0.95
@@ -43,8 +42,7 @@ def closer_second(chain: Chain) -> Chain:
     if not len(problem.second):
         return chain
     lower, upper = problem.lower, problem.upper
-    hinge = (-lower * upper / (upper - lower)).nan_to_num(0.0)
-    cost = problem.goal.second.abs().sum(0) * hinge
+    cost = problem.goal.second.abs().sum(0) * hinges(lower, upper)
     units = costliest({"": cost.unsqueeze(0)}, SHARE)[""][0].nonzero().flatten()
     if not len(units):
         return chain
@@ -73,10 +71,7 @@ def closer_common(
     loose = memory.loose(common, problems)
     for problem in sorted({problem for _, problem in loose}):
         wanted = {name for name, other in loose if other == problem}
-        one = torch.tensor([problem], device=structure.device)
-        region, ends = bounds.region.select(one), picked_all(bounds.ends, one)
-        alone = Bounds(structure.select(one), region, 1, ends, deadline=bounds.deadline)
-        alone.compute(refine=False)
+        alone = bounds.select(torch.tensor([problem], device=structure.device))
         for name, closer in closer_ends(alone, wanted):
             readers = [node.name for node in structure.activations if name in node.inputs]
             memory.keep_closer(name, readers, problem, closer)
@@ -101,7 +96,7 @@ def closer_ends(bounds: Bounds, wanted: Collection[str]) -> Iterator[tuple[str, 
         units = ((lower < 0) & (upper > 0)).nonzero().flatten()
         if not len(units):
             continue
-        below = _below(structure.graph, name)
+        below = structure.graph.below(name)
         region = Region({given: bounds.region.ranges[given] for given in below.inputs})
         known = {source: pair for source, pair in ends.items() if source in below}
         alone = Bounds(Structure(below, structure.device), region, 1, known, deadline=deadline)
@@ -138,13 +133,3 @@ def _least(chain: Chain, steps: int) -> Tensor:
         chosen, _ = joint.climb(goal, known, chain.fresh(goal, known), steps)
         found.append(chain.certify(goal, known, chosen).value)
     return torch.cat(found)
-
-
-def _below(graph: Graph, name: str) -> Graph:
-    """The part of a graph that computes one tensor."""
-    needed = {name}
-    for node in reversed(graph.nodes):
-        if node.name in needed:
-            needed.update(node.inputs)
-    nodes = [node for node in graph.nodes if node.name in needed]
-    return Graph(nodes, [given for given in graph.inputs if given in needed], [name])

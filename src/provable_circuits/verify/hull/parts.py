@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from provable_circuits.verify.costs import hinges
 from provable_circuits.verify.hull.certificate import Multipliers
 from provable_circuits.verify.hull.chain import Chain
 from provable_circuits.verify.hull.joint import Joint, Seen
@@ -153,8 +154,7 @@ class PartBounds:
     def _scores(self, weights: Tensor, duals: Tensor, seen: Seen) -> Tensor:
         """What the relaxation of each unit costs, at the point that is worst or at all."""
         lower, upper, read = self.problem.lower, self.problem.upper, seen.second
-        hinge = (-lower * upper / (upper - lower)).nan_to_num(0.0)
         below = weights * read.clamp_min(0.0) - duals * read
         below = torch.maximum(below, 0.1 * weights * torch.minimum(upper, -lower))
-        seconds = torch.where(weights < 0, -weights * hinge, below)
+        seconds = torch.where(weights < 0, -weights * hinges(lower, upper), below)
         return torch.cat([seconds, seen.lost.double()], dim=1)

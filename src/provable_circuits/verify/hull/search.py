@@ -14,13 +14,12 @@ import torch
 from torch import Tensor
 
 from provable_circuits.network.ops import ReLU
-from provable_circuits.verify.bounds import Bounds, Structure
+from provable_circuits.verify.bounds import Structure
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.hull.chain import Chain
 from provable_circuits.verify.hull.closer import closer_second
 from provable_circuits.verify.hull.condense import Condenser
 from provable_circuits.verify.hull.parts import MOST_ENTRIES, PartBounds, Parts
-from provable_circuits.verify.memory import picked_all
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.roots import Roots, RootSearch, Try
 
@@ -58,7 +57,7 @@ class HullSearch(RootSearch):
         left: list[Tensor] = []
         for problem in self.roots.problems.unique().tolist():
             rows = (self.roots.problems == problem).nonzero().flatten()
-            bounds = self._bounds(rows[:1])
+            bounds = self.roots.bounds.select(rows[:1])
             goal = self.roots.rows[rows].transpose(0, 1)
             condenser = Condenser(bounds, self.start, goal, self.roots.offsets[rows])
             open_ = self._decide(condenser, rows)
@@ -103,18 +102,6 @@ class HullSearch(RootSearch):
             return None
         chain = Chain(problem, condenser.below(), self.structure.guide, self.deadline)
         return chain if chain.entries <= MOST_ENTRIES else None
-
-    def _bounds(self, one: Tensor) -> Bounds:
-        """The enclosures of one row's problem, by themselves."""
-        bounds = Bounds(
-            self.structure.select(one),
-            self.region.select(one),
-            1,
-            picked_all(self.roots.bounds.ends, one),
-            deadline=self.deadline,
-        )
-        bounds.compute(refine=False)
-        return bounds
 
     def _try(self, condenser: Condenser, cube: Tensor, rows: Tensor) -> bool:
         """Whether a corner that a bound points to is a witness."""
