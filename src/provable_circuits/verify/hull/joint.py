@@ -46,6 +46,9 @@ SIGN_RATE = 2.0
 LAST_RATE = 0.13
 MOMENTUM = 0.6
 
+OTHERS_EVERY = 4
+"""Small entries, which make up little of any row, are looked at anew after so many steps."""
+
 ENOUGH = 1e-6
 """Where all bounds are above this, they need no more steps."""
 
@@ -64,12 +67,10 @@ class Seen:
     lost: Tensor
 
 
-class _Units:
-    """The open units of one layer in k parts, with what is chosen for them."""
+class _Layer:
+    """What the open units of one layer read, whatever part they are in."""
 
-    def __init__(
-        self, problem: Condensed, sign: Tensor, start: Multipliers, dtype: torch.dtype
-    ) -> None:
+    def __init__(self, problem: Condensed, dtype: torch.dtype) -> None:
         sparse = problem.sparse
         self.columns = sparse.columns.flatten()
         self.count = sparse.count
@@ -79,45 +80,72 @@ class _Units:
         self.others, self.others_size = sparse.rest.to(dtype), sparse.rest_size.to(dtype)
         self.total = sparse.total.to(dtype)
         self.constant = problem.first.constant.to(dtype)
+
+
+class _Units:
+    """The open units of one layer in k parts, with what is chosen for them.
+
+    Shares are many numbers, and the time of a step is that of reading and writing them; so what is
+    as large is written over what is no longer needed.
+    """
+
+    def __init__(self, layer: _Layer, sign: Tensor, start: Multipliers) -> None:
+        dtype = layer.values.dtype
+        self.layer = layer
         self.sign = sign.to(dtype)
         self.free, self.split = self.sign == 0, bool((sign != 0).any())
         self.slopes, self.first = start.slopes.to(dtype), start.first.to(dtype)
         self.shares, self.rest = start.shares.to(dtype, copy=True), start.rest.to(dtype, copy=True)
         self.speed, self.rest_speed = torch.zeros_like(self.shares), torch.zeros_like(self.rest)
+        self.turned, self.room = torch.empty_like(self.shares), torch.empty_like(self.shares)
         self.slope_mover, self.first_mover = Adam(self.slopes), Adam(self.first)
 
-    def weigh(self, coefficients: Tensor, straight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def weigh(
+        self, coefficients: Tensor, straight: Tensor | None = None, anew: bool = True
+    ) -> tuple[Tensor, Tensor]:
         """What a h + d x, for coefficients a and d, adds to a bound and to the cube's coefficients.
 
         Args:
             coefficients: a, [k, units].
             straight: d, if there are any; [k, units].
+            anew: whether small entries are looked at as well; else they add what they did before.
         """
+        layer = self.layer
         self.rows = coefficients
-        self.weight = torch.where(self.free, (-coefficients).clamp_min(0.0), 0.0)
-        held = (self.shares * self.sizes).sum(2) + self.rest * self.others_size
-        self.lean = held - (self.total - held + self.constant)
+        self.weight = (-coefficients).clamp_min_(0.0).mul_(self.free)
+        held = torch.mul(self.shares, layer.sizes, out=self.room).sum(2)
+        held = held + self.rest * layer.others_size
+        self.lean = held - (layer.total - held + layer.constant)
         self.height = held - self.lean.clamp_max(0.0)
         direct = through(coefficients, self.sign, self.slopes, self.first)
         direct = direct if straight is None else direct + straight
-        entries = torch.addcmul(
-            direct.unsqueeze(2), self.weight.unsqueeze(2), self.shares, value=-1.0
-        )
-        entries = entries.mul_(self.values).flatten(1)
-        added = entries.new_zeros(len(entries), self.count + 1).index_add_(1, self.columns, entries)
-        added = added[:, :-1]
-        if not self.whole:
-            added = added + (direct - self.weight * self.rest) @ self.others
-        return direct @ self.constant - (self.weight * self.height).sum(1), added
+        weight, room = self.weight.unsqueeze(2), self.room
+        entries = torch.addcmul(direct.unsqueeze(2), weight, self.shares, value=-1.0, out=room)
+        entries = entries.mul_(layer.values).flatten(1)
+        added = entries.new_zeros(len(entries), layer.count + 1)
+        added = added.index_add_(1, layer.columns, entries)[:, :-1]
+        if not layer.whole:
+            if anew:
+                self.others_added = (direct - self.weight * self.rest) @ layer.others
+            added = added + self.others_added
+        return direct @ layer.constant - (self.weight * self.height).sum(1), added
 
-    def look(self, point: Tensor) -> None:
-        """See what the units read and give at points of the cube [k, n + 1], the last entry 0."""
-        self.turned = point.index_select(1, self.columns).view(self.shares.shape).mul_(self.turns)
-        sized = self.turned * self.sizes
-        self.read = sized.sum(2) + self.constant
+    def look(self, point: Tensor, anew: bool = True) -> None:
+        """See what the units read and give at points of the cube [k, n + 1], the last entry 0.
+
+        Args:
+            point: the points.
+            anew: whether small entries are looked at as well; else they read what they did before.
+        """
+        layer = self.layer
+        torch.index_select(point, 1, layer.columns, out=self.turned.view(len(point), -1))
+        self.turned.mul_(layer.turns)
+        sized = torch.mul(self.turned, layer.sizes, out=self.room)
+        self.read = sized.sum(2) + layer.constant
         above = sized.mul_(self.shares).sum(2) + self.height
-        if not self.whole:
-            self.others_read = point[:, :-1] @ self.others.T
+        if not layer.whole:
+            if anew:
+                self.others_read = point[:, :-1] @ layer.others.T
             self.read += self.others_read
             above += self.rest * self.others_read
         free = torch.where(self.rows < 0, above, self.slopes * self.read)
@@ -134,11 +162,11 @@ class _Units:
         gradient = self.turned.add_(lean.unsqueeze(2))
         self.speed.mul_(MOMENTUM).sub_(gradient, alpha=0.5 * (1 - MOMENTUM))
         self.shares.add_(self.speed, alpha=RATE * rate).clamp_(0.0, 1.0)
-        if not self.whole:
-            gradient = self.others_read / self.others_size.clamp_min(1e-30) + lean
+        if not self.layer.whole:
+            gradient = self.others_read / self.layer.others_size.clamp_min(1e-30) + lean
             self.rest_speed.mul_(MOMENTUM).sub_(gradient, alpha=0.5 * (1 - MOMENTUM))
             self.rest.add_(self.rest_speed, alpha=RATE * rate).clamp_(0.0, 1.0)
-        gain = torch.where(self.free, self.rows.clamp_min(0.0) * self.read, 0.0)
+        gain = self.rows.clamp_min(0.0).mul_(self.read).mul_(self.free)
         self.slopes = (self.slopes + RATE * rate * self.slope_mover.step(gain)).clamp_(0.0, 1.0)
         if self.split:
             size = self.rows.abs() + self.rows.abs().mean(1, keepdim=True)
@@ -186,6 +214,10 @@ class Joint:
         second = chain.problem.second
         self.cube, self.first = second.cube.to(dtype), second.first.to(dtype)
         self.constant = second.constant.to(dtype)
+        self.layers = [
+            _Layer(problem, dtype)
+            for problem in (chain.problem, *(layer.problem for layer in chain.layers))
+        ]
         self.slopes = [layer.slopes.to(dtype) for layer in chain.layers]
         self.doubled = [(2 / layer.gaps).to(dtype) for layer in chain.layers]
 
@@ -203,30 +235,30 @@ class Joint:
         problem, dtype = self.chain.problem, self.dtype
         cube, first, constant = goal.cube.to(dtype), goal.first.to(dtype), goal.constant.to(dtype)
         second = _Second(problem, signs[0].second, goal.second, start[0].second)
-        problems = (problem, *(layer.problem for layer in self.chain.layers))
         top, *layers = (
-            _Units(one, known.first, chosen, dtype)
-            for one, known, chosen in zip(problems, signs, start, strict=True)
+            _Units(layer, known.first, chosen)
+            for layer, known, chosen in zip(self.layers, signs, start, strict=True)
         )
         below = list(zip(self.chain.layers, layers, self.slopes, self.doubled, strict=True))
         for step in range(steps + 1):
             self.chain.deadline.check()
+            anew = step % OTHERS_EVERY == 0
             duals = second.duals.to(dtype)
-            added, pull = top.weigh(first + duals @ self.first)
+            added, pull = top.weigh(first + duals @ self.first, anew=anew)
             value = constant + duals @ self.constant + second.brackets.to(dtype) + added
             pull = cube + duals @ self.cube + pull
             for layer, units, slopes, doubled in below:
                 own = pull[:, layer.columns]
-                added, moved = units.weigh(own * doubled, -own * doubled * slopes)
+                added, moved = units.weigh(own * doubled, -own * doubled * slopes, anew)
                 value = value - own.sum(1) + added
                 pull = pull.index_fill(1, layer.columns, 0.0) + moved
             value = value - pull.abs().sum(1)
 
             point = torch.cat([-pull.sign(), pull.new_zeros(len(pull), 1)], dim=1)
             for layer, units, slopes, doubled in reversed(below):
-                units.look(point)
+                units.look(point, anew)
                 point[:, layer.columns] = (units.given - slopes * units.read) * doubled - 1
-            top.look(point)
+            top.look(point, anew)
             read = self.constant + point[:, :-1] @ self.cube.T + top.given @ self.first.T
             if step == steps or bool((value > ENOUGH).all()):
                 break
