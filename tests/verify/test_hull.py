@@ -31,7 +31,9 @@ from provable_circuits.verify.hull.closer import closer_common, closer_ends, clo
 from provable_circuits.verify.hull.condense import Condenser
 from provable_circuits.verify.hull.condensed import Condensed, Rows
 from provable_circuits.verify.hull.joint import Joint
+from provable_circuits.verify.hull.search import HullSearch
 from provable_circuits.verify.region import Region
+from provable_circuits.verify.roots import Roots
 
 FIRST, SECOND, CUBE = 7, 4, 6
 
@@ -544,6 +546,36 @@ def test_closer_ends_of_common_tensors_are_remembered() -> None:
     after = dict(memory.whole)
     closer_common(memory, bounds, common, torch.tensor([1]))
     assert all(memory.whole[name] is after[name] for name in after), "nothing is done twice"
+
+
+def test_only_what_is_too_large_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two inputs, one has more open units than there is room for; the other is proved."""
+    components = images(0).components("filter")
+    x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(0))
+    claim = pc.Claim([pc.Ball(x, 0.03), pc.Ball(x, 0.3)], pc.Zero(), pc.LogitDifference(1e3, 0))
+    circuit = components.full().remove(components.names[0])
+    query = pc.Verifier(components, claim).encoder.encode(circuit)
+    bounds = Bounds(Structure(query.graph, torch.device("cpu")), Region(query.ranges), 2)
+    bounds.compute()
+    roots = Roots(bounds, torch.arange(2), -query.rows[:, :1], -query.offsets[:, 0])
+    few, many = (
+        Condenser(
+            bounds.select(torch.tensor([i])), roots.start, roots.rows[i : i + 1], roots.offsets[:1]
+        ).problem.sparse.values.numel()
+        for i in range(2)
+    )
+    assert few < many
+
+    def left() -> tuple[list[int], set[int]]:
+        search = HullSearch(roots, lambda points, problems: False, Deadline())
+        found = search.run()
+        assert found is not None
+        return found.tolist(), search.too_large
+
+    assert left() == ([], set())
+    room = importlib.import_module("provable_circuits.verify.hull.search")
+    monkeypatch.setattr(room, "MOST_ENTRIES", many - 1)
+    assert left() == ([1], {1})
 
 
 @pytest.mark.parametrize(

@@ -303,7 +303,7 @@ class Question:
                 return "refuted"
             left = left[still]
             search.settle(left, hulls.reached)
-            if not len(left) or hulls.too_large:
+            if hulls.too_large.issuperset(problems[left].tolist()):
                 break
         if len(left):
             self.stage = "branching"

@@ -49,8 +49,8 @@ class HullSearch(RootSearch):
         self.most = most
         self.reached = math.inf
         """The least rigorous bound by which a part was closed."""
-        self.too_large = False
-        """Whether some rows were given up for the size of what they were condensed to."""
+        self.too_large: set[int] = set()
+        """The problems whose rows were given up for the size of what they were condensed to."""
 
     def run(self) -> Tensor | None:
         """The rows that stay open, [n]; None when a candidate was a witness."""
@@ -60,18 +60,19 @@ class HullSearch(RootSearch):
             bounds = self.roots.bounds.select(rows[:1])
             goal = self.roots.rows[rows].transpose(0, 1)
             condenser = Condenser(bounds, self.start, goal, self.roots.offsets[rows])
-            open_ = self._decide(condenser, rows)
+            chain = self._chain(condenser)
+            if chain is None:
+                self.too_large.add(problem)
+                left.append(rows)
+                continue
+            open_ = self._decide(chain, condenser, rows)
             if open_ is None:
                 return None
             left.append(rows[open_])
         return torch.cat(left)
 
-    def _decide(self, condenser: Condenser, rows: Tensor) -> Tensor | None:
+    def _decide(self, chain: Chain, condenser: Condenser, rows: Tensor) -> Tensor | None:
         """Which of one problem's rows stay open; None when there is a witness."""
-        chain = self._chain(condenser)
-        if chain is None:
-            self.too_large = True
-            return torch.arange(len(rows), device=rows.device)
         bounds = PartBounds(closer_second(chain))
         most = min(self.most, MOST_KEPT // max(chain.entries, 1))
         lost = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
