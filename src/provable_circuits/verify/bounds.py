@@ -74,6 +74,20 @@ class Structure:
         return frozenset(found.difference(self.graph.inputs))
 
     @cached_property
+    def inner(self) -> frozenset[str]:
+        """Activations that lie before another one."""
+        found: set[str] = set()
+        before: dict[str, frozenset[str]] = {}
+        activations = {node.name for node in self.activations}
+        for node in self.graph.nodes:
+            passed = frozenset[str]().union(*(before[name] for name in node.inputs))
+            if node.name in activations:
+                found |= passed
+                passed |= {node.name}
+            before[node.name] = passed
+        return frozenset(found)
+
+    @cached_property
     def single_layer(self) -> frozenset[str]:
         """Tensors at which one layer at most lies between them and the inputs.
 

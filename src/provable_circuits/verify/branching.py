@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from provable_circuits.verify.bounds import Bounds, picked
 from provable_circuits.verify.costs import unit_costs
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.leaf import solve_leaf
+from provable_circuits.verify.relaxation import leak
 from provable_circuits.verify.relaxed import Relaxed
 from provable_circuits.verify.roots import Roots, RootSearch, Try, slip
 from provable_circuits.verify.slopes import Choice, optimise
@@ -119,6 +120,10 @@ class BranchAndBound(RootSearch):
         self.whole = Relaxed.whole(roots.bounds, Units(roots.bounds))
         self.units = self.whole.units
         self.small = sum(math.prod(n.shape) for n in self.structure.activations) <= SMALL
+        self.kinked = all(
+            leak(self.structure.ops[n.name]) is not None for n in self.structure.activations
+        )
+        self.inner = self._inner()
         self.steps = STEPS
         self.candidates = 20 if self.small else 8
         self.levels = 2 if self.small else 1
@@ -209,7 +214,8 @@ class BranchAndBound(RootSearch):
 
     def _begin(self, choice: Choice) -> None:
         roots = self._root_parts()
-        self._queue = self._survivors(roots, self.whole, None, choice, roots.signs)
+        empty = torch.zeros(len(roots), dtype=torch.bool, device=roots.root.device)
+        self._queue = self._survivors(roots, self.whole, empty, choice, roots.signs)
 
     def _root_parts(self) -> Parts:
         count = len(self.roots.problems)
@@ -220,12 +226,39 @@ class BranchAndBound(RootSearch):
         signs = _signs(lower, upper)
         return Parts(root, lower, upper, signs, self.whole.slopes, zero, zero, none, zero)
 
+    def _inner(self) -> Tensor:
+        """The units whose splits may bring the ends of others closer: [units]."""
+        pieces = [
+            torch.full((count,), node.name in self.structure.inner, device=self.structure.device)
+            for node, count in zip(self.units.nodes, self.units.counts, strict=True)
+        ]
+        return torch.cat(pieces) if pieces else torch.zeros(0, dtype=torch.bool)
+
     # --- bounding and splitting ------------------------------------------------------------------
 
     def _relaxed(self, parts: Parts) -> Relaxed:
         """The parts with what they inherit."""
         region = self.region.select(parts.root)
         return Relaxed(self.roots.bounds, self.units, parts.root, region, parts.lower, parts.upper)
+
+    def _closer(self, parts: Parts) -> tuple[Relaxed, Tensor]:
+        """The parts, ends brought closer where that may be; and which of them are empty then.
+
+        In small networks that is where a unit was split that lies below others. Ends of what is
+        curved may be closer anywhere.
+        """
+        empty = torch.zeros(len(parts), dtype=torch.bool, device=parts.root.device)
+        split = _signs(parts.lower, parts.upper) != parts.signs
+        changed = (split & self.inner).any(1) | (not self.kinked)
+        if not self.small or not bool(changed.any()):
+            return self._relaxed(parts), empty
+        relaxed, bounds = self._refined(parts[changed])
+        empty[changed] = bounds.empty()
+        if bool(changed.all()):
+            return relaxed, empty
+        lower, upper = parts.lower.clone(), parts.upper.clone()
+        lower[changed], upper[changed] = relaxed.lower, relaxed.upper
+        return self._relaxed(replace(parts, lower=lower, upper=upper)), empty
 
     def _refined(self, parts: Parts) -> tuple[Relaxed, Bounds]:
         """The parts with every tensor enclosed anew, within what they inherit.
@@ -256,7 +289,7 @@ class BranchAndBound(RootSearch):
         self,
         parts: Parts,
         relaxed: Relaxed,
-        bounds: Bounds | None,
+        empty: Tensor,
         choice: Choice,
         signs: Tensor,
     ) -> Parts:
@@ -267,8 +300,7 @@ class BranchAndBound(RootSearch):
         done = reached >= 0
         if bool(done.any()):
             self._reached = min(self._reached, float(reached[done].min()))
-        if bounds is not None:
-            done |= bounds.empty()
+        done |= empty
         rows = relaxed.coefficients(choice.found)
         left = (~done).nonzero().flatten()
         learnt = Parts(
@@ -368,7 +400,7 @@ class BranchAndBound(RootSearch):
 
     def _bounded(self, batch: Parts) -> tuple[Relaxed, Choice, Parts]:
         """Bound a batch of parts: with which lines, by which choice, and what stays open."""
-        relaxed, bounds = self._refined(batch) if self.small else (self._relaxed(batch), None)
+        relaxed, empty = self._closer(batch)
         signs, duals = batch.signed(relaxed.lower, relaxed.upper, self.units.leaks)
         choice = optimise(
             relaxed,
@@ -380,7 +412,7 @@ class BranchAndBound(RootSearch):
             duals,
             self.steps,
         )
-        return relaxed, choice, self._survivors(batch, relaxed, bounds, choice, signs)
+        return relaxed, choice, self._survivors(batch, relaxed, empty, choice, signs)
 
     def _leaf(self, part: Parts) -> str:
         """Close a part without open units: proved, refuted or close."""

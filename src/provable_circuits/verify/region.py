@@ -22,6 +22,9 @@ from provable_circuits.claims.domains import Ball
 from provable_circuits.claims.encoding import InputRange
 from provable_circuits.rounding import TINY, Interval, midpoint
 
+FEW = 8
+"""So many boxes are few."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Balls:
@@ -64,6 +67,14 @@ def _balls(box: InputRange) -> _Balls | None:
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Boxes:
+    """Midpoints and radii by input; and, for each problem of a batch, which of them is its own."""
+
+    ends: Mapping[str, tuple[Tensor, Tensor]]
+    own: Tensor
+
+
 class Region:
     """The product of the ranges of all inputs, for a batch of problems."""
 
@@ -72,10 +83,12 @@ class Region:
         ranges: Mapping[str, InputRange],
         boxes: Mapping[str, tuple[Tensor, Tensor]] | None = None,
         balls: Mapping[str, _Balls | None] | None = None,
+        origin: _Boxes | None = None,
     ) -> None:
         self.ranges = dict(ranges)
         self._box = boxes or {name: midpoint(r.lower, r.upper) for name, r in ranges.items()}
         self._balls = balls or {name: _balls(box) for name, box in ranges.items()}
+        self._origin = origin
 
     def select(self, problems: Tensor) -> Region:
         """The region of some of the problems, possibly repeated."""
@@ -89,7 +102,10 @@ class Region:
         }
         boxes = {n: (middle[problems], r[problems]) for n, (middle, r) in self._box.items()}
         balls = {n: None if b is None else b.select(problems) for n, b in self._balls.items()}
-        return Region(chosen, boxes, balls)
+        first = self._origin
+        origin = _Boxes(self._box, problems)
+        origin = origin if first is None else _Boxes(first.ends, first.own[problems])
+        return Region(chosen, boxes, balls, origin)
 
     def ends(self, name: str) -> Interval:
         """The box of one input."""
@@ -103,9 +119,8 @@ class Region:
         of the sums here has at most 4 n terms, of which each is a product of a row's entry with a
         midpoint, a radius or a distance no larger than 2 X.
         """
-        middle, radius = (part.flatten(1).unsqueeze(2) for part in self._box[name])
         flat = rows.flatten(2)
-        value = (flat @ middle - flat.abs() @ radius).squeeze(2)
+        value = self._least_in_box(name, flat)
         balls = self._balls[name]
         if balls is None:
             return value
@@ -118,6 +133,20 @@ class Region:
             way = torch.where(eps < math.inf, eps * _length(flat * balls.free.unsqueeze(1)), eps)
             value = torch.maximum(value, start - way)
         return value
+
+    def _least_in_box(self, name: str, rows: Tensor) -> Tensor:
+        """``least`` for rows [problems, rows, n] over the box alone.
+
+        Many parts of few problems have few boxes, and a product with all of these is faster than
+        one for each part.
+        """
+        origin = self._origin
+        if origin is not None and len(origin.ends[name][0]) <= FEW < len(rows):
+            middle, radius = (part.flatten(1).T for part in origin.ends[name])
+            own = origin.own[:, None, None].expand(-1, rows.shape[1], 1)
+            return (rows @ middle - rows.abs() @ radius).gather(2, own).squeeze(2)
+        middle, radius = (part.flatten(1).unsqueeze(2) for part in self._box[name])
+        return (rows @ middle - rows.abs() @ radius).squeeze(2)
 
     def has_balls(self, p: int) -> bool:
         """Whether some input ranges over a ball of the p-norm, for p = 1 or 2."""
