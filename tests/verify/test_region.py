@@ -9,7 +9,7 @@ import torch
 
 import provable_circuits as pc
 from provable_circuits.claims.encoding import InputRange
-from provable_circuits.verify.region import Region
+from provable_circuits.verify.region import FEW, Region
 
 
 @pytest.mark.parametrize("p", [1, 2, math.inf])
@@ -51,6 +51,24 @@ def test_a_ball_within_its_box_is_bounded_exactly(p: int) -> None:
     assert float(region.least("x", rows)) == pytest.approx(exact)
     corner = region.corner("x", rows[:, 0])
     assert float((corner * rows[:, 0]).sum()) == pytest.approx(exact)
+
+
+@pytest.mark.parametrize("boxes", [FEW, FEW + 1])
+@pytest.mark.parametrize("twice", [False, True])
+def test_parts_have_the_least_values_of_their_boxes(boxes: int, twice: bool) -> None:
+    """Whether many parts share few boxes or not, and however they were selected."""
+    dice = torch.Generator().manual_seed(boxes)
+    lower, size = (torch.rand(boxes, 2, 3, generator=dice, dtype=torch.float64) for _ in "lu")
+    whole = Region({"x": InputRange(lower, lower + size)})
+    own = torch.randint(boxes, (40,), generator=dice)
+    if twice:
+        first = torch.randperm(boxes, generator=dice)
+        part, own = whole.select(first).select(own), first[own]
+    else:
+        part = whole.select(own)
+    rows = torch.randn(40, 5, 2, 3, generator=dice, dtype=torch.float64)
+    exact = torch.minimum(rows * lower[own, None], rows * (lower + size)[own, None])
+    assert torch.allclose(part.least("x", rows), exact.sum((2, 3)), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("p", [1, 2, math.inf])

@@ -216,6 +216,31 @@ def _split(
 
 
 @pytest.mark.parametrize("p", [math.inf, 2, 1])
+@pytest.mark.parametrize("name", ["relu", "leaky", "clip", "pooled"])
+def test_ends_that_no_split_can_bring_closer_are_kept(name: str, p: float) -> None:
+    """Each open unit is split: bounding all of the network anew settles no unit more."""
+    query = query_of(name, p, pc.Reachable(eps=0.2), pc.LogitDifference(0.1, 0))
+    bounds, row = bounds_of(query), query.rows[:, :1]
+    offsets = torch.zeros(len(row), dtype=torch.float64)
+    roots = Roots(bounds, torch.arange(len(row)), row, offsets)
+    search = BranchAndBound(roots, lambda *_: False, Deadline.after(60))
+    whole, kept, all_ = search._root_parts(), 0, 0
+    units = range(len(search.units))
+    for unit in units[:: -1 - len(units) // 12]:
+        split = whole[search.whole.open[:, unit]]
+        parts = split.split(torch.full((len(split),), unit))
+        closer, empty = search._closer(parts)
+        anew, bounds = search._refined(parts)
+        open_ = closer.open & ~bounds.empty().unsqueeze(1)
+        assert torch.allclose(closer.lower[open_], anew.lower[open_], rtol=0, atol=1e-9)
+        assert torch.allclose(closer.upper[open_], anew.upper[open_], rtol=0, atol=1e-9)
+        assert not bool((empty & ~bounds.empty()).any())
+        kept += int(((closer.lower == parts.lower) & (closer.upper == parts.upper)).all(1).sum())
+        all_ += len(parts)
+    assert 0 < kept < all_
+
+
+@pytest.mark.parametrize("p", [math.inf, 2, 1])
 @pytest.mark.parametrize("name", ["relu", "leaky", "pooled"])
 def test_a_shallow_search_closes_rows_that_hold_and_no_others(name: str, p: float) -> None:
     query = query_of(name, p, pc.Zero(), pc.LogitDifference(0.1, 0))

@@ -35,10 +35,10 @@ SMALL = 600
 """Up to this many activation units, enclosures are computed anew in every part."""
 
 STEPS, LONG_STEPS = 6, 40
-LONG = 256
+LONG = 512
 """Steps of ascent for each part. A small network that needed so many parts is searched once more
-from its roots with more steps: deep parts live by their multipliers, and good ones keep the tree
-small."""
+from its roots, with more steps for what few do not close: deep parts live by their multipliers, and
+good ones keep the tree small."""
 
 COSTLIEST = 3
 """Units of each part that a shallow search splits at once."""
@@ -385,6 +385,9 @@ class BranchAndBound(RootSearch):
         for some in _batches(len(parts), self.width):
             batch = parts[some]
             relaxed, choice, left = self._bounded(batch)
+            if len(left) and self.steps > STEPS:
+                batch = left
+                relaxed, choice, left = self._bounded(batch, self.steps - STEPS)
             if not len(left):
                 continue
             low = choice.found.value[:, 0] + self.roots.offsets[batch.root] < 0
@@ -398,7 +401,7 @@ class BranchAndBound(RootSearch):
             survivors.append(left)
         return survivors
 
-    def _bounded(self, batch: Parts) -> tuple[Relaxed, Choice, Parts]:
+    def _bounded(self, batch: Parts, steps: int = STEPS) -> tuple[Relaxed, Choice, Parts]:
         """Bound a batch of parts: with which lines, by which choice, and what stays open."""
         relaxed, empty = self._closer(batch)
         signs, duals = batch.signed(relaxed.lower, relaxed.upper, self.units.leaks)
@@ -410,7 +413,7 @@ class BranchAndBound(RootSearch):
             batch.slopes,
             signs,
             duals,
-            self.steps,
+            steps,
         )
         return relaxed, choice, self._survivors(batch, relaxed, empty, choice, signs)
 
