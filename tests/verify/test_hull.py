@@ -19,6 +19,7 @@ from provable_circuits.network.graph import Node
 from provable_circuits.verify.bounds import Bounds, Structure
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.hull import condensed
+from provable_circuits.verify.hull import parts as parts_room
 from provable_circuits.verify.hull.certificate import (
     Multipliers,
     Signs,
@@ -238,6 +239,28 @@ def test_parts_are_bounded_soundly_and_no_worse_than_the_whole(seed: int) -> Non
     both = found[:-1].reshape(FIRST, 2).amin(1)
     assert float((both - found[-1]).min()) >= -0.15 * float(found[-1].abs())
     assert float(found[:-1].max()) > float(found[-1]) + 1e-6
+
+
+@pytest.mark.parametrize(("few", "count"), [(2, 8), (1, 4)])
+def test_few_parts_are_split_twice(few: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts_room, "FEW_PARTS", few)
+    none = torch.zeros(2, 0, dtype=torch.float64)
+    chosen = Multipliers(none, none, none, none.unsqueeze(2), none)
+    scores = torch.tensor([[0.0, 3.0, 2.0, 1.0], [2.0, 1.0, 0.0, 0.0]], dtype=torch.float64)
+    signs = torch.tensor([[1.0, 0, 0, 0], [0, 0, -1, 1]], dtype=torch.float64)
+    given = parts_room.Parts(torch.arange(2), signs, (chosen,), torch.zeros(2), scores)
+    children = parts_room.split(given)
+    assert (
+        len({(int(r), *s.tolist()) for r, s in zip(children.row, children.signs, strict=True)})
+        == count
+    )
+    for row, sign in zip(children.row.tolist(), children.signs, strict=True):
+        was = given.signs[row]
+        assert bool((sign[was != 0] == was[was != 0]).all())
+        assert int(((was == 0) & (sign != 0)).sum()) == count // 4
+    assert not bool((children.scores * children.signs).any())
+    last = replace(given[:1], scores=torch.tensor([[0.0, 0.0, 1.0, 0.0]]))
+    assert len(parts_room.split(last)) == 2, "there is no second unit to split"
 
 
 @pytest.mark.parametrize("off", [0.0, 0.25])

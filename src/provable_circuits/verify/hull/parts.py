@@ -21,6 +21,9 @@ from provable_circuits.verify.hull.joint import Joint, Seen
 
 ROOT_STEPS, PART_STEPS = 40, 12
 
+FEW_PARTS = 8
+"""A batch of no more parts than these costs hardly less than one of their quarters."""
+
 MOST_ENTRIES = 2**22
 """Entries of all lines that are chosen at once, at most."""
 
@@ -74,9 +77,10 @@ class Parts:
         """Two children of each, at the unit that promises most."""
         units = self.scores.argmax(1)
         children = Parts.joined([self, self])
-        place = torch.arange(len(self), device=units.device)
-        children.signs[place, units] = 1.0
-        children.signs[len(self) + place, units] = -1.0
+        place = torch.arange(len(children), device=units.device)
+        children.signs[place, units.repeat(2)] = 1.0
+        children.signs[place[len(self) :], units] = -1.0
+        children.scores[place, units.repeat(2)] = 0.0
         return children
 
 
@@ -104,6 +108,13 @@ class Bounded:
         )
 
 
+def split(parts: Parts) -> Parts:
+    """The halves of every part; of few parts, where all can be split again, the quarters."""
+    halves = parts.split()
+    again = len(parts) <= FEW_PARTS and bool((halves.scores > 0).any(1).all())
+    return halves.split() if again else halves
+
+
 class PartBounds:
     """Bounds parts of the rows of one condensed problem."""
 
@@ -129,10 +140,9 @@ class PartBounds:
         return Bounded.joined(found)
 
     def children(self, parts: Parts) -> Bounded:
-        """Both halves of every part."""
-        halves = parts.split()
-        places = torch.arange(len(halves), device=parts.row.device).split(self.width)
-        return Bounded.joined([self._batch(halves[some], PART_STEPS) for some in places])
+        """Parts that were just split."""
+        places = torch.arange(len(parts), device=parts.row.device).split(self.width)
+        return Bounded.joined([self._batch(parts[some], PART_STEPS) for some in places])
 
     def _batch(self, parts: Parts, steps: int) -> Bounded:
         """Parts bounded anew, none worse than before."""

@@ -19,7 +19,7 @@ from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.hull.chain import Chain
 from provable_circuits.verify.hull.closer import closer_second
 from provable_circuits.verify.hull.condense import Condenser
-from provable_circuits.verify.hull.parts import MOST_ENTRIES, PartBounds, Parts
+from provable_circuits.verify.hull.parts import MOST_ENTRIES, PartBounds, Parts, split
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.roots import Roots, RootSearch, Try
 
@@ -93,8 +93,9 @@ class HullSearch(RootSearch):
             self.deadline.check()
             order = queue.value.argsort()
             batch, queue = queue[order[:WIDTH]], queue[order[WIDTH:]]
-            spent += 2 * torch.bincount(batch.row, minlength=len(spent))
-            found = bounds.children(batch)
+            children = split(batch)
+            spent += torch.bincount(children.row, minlength=len(spent))
+            found = bounds.children(children)
 
     def _chain(self, condenser: Condenser) -> Chain | None:
         """What was condensed, unless it is too large."""
