@@ -143,6 +143,29 @@ def test_joint_ascent_comes_close_to_the_optimum(seed: int) -> None:
     assert float((after - before).max()) > 0
 
 
+def test_a_problem_may_have_no_first_layer() -> None:
+    given = problem(2)
+    nothing = torch.arange(0)
+    given = replace(
+        given,
+        first=given.first[nothing],
+        second=replace(given.second, first=given.second.first[:, :0]),
+        goal=replace(given.goal, first=given.goal.first[:, :0]),
+        top=given.top[:0],
+    )
+    chain = Chain(given, [], torch.float32, Deadline())
+    known = [replace(unknown(given.goal), first=given.goal.first)]
+    chosen, _ = Joint(chain).climb(given.goal, known, chain.fresh(given.goal, known), 20)
+    bound = chain.certify(given.goal, known, chosen).value
+    z = torch.rand(4000, CUBE, dtype=torch.float64) * 2 - 1
+    y = z @ given.second.cube.T + given.second.constant
+    inside = ((y >= given.lower) & (y <= given.upper)).all(1)
+    v = z @ given.goal.cube.T + y.clamp_min(0.0) @ given.goal.second.T + given.goal.constant
+    assert bool(torch.isfinite(bound).all())
+    assert int(inside.sum()) > 100
+    assert bool((bound <= v[inside].amin(0)).all())
+
+
 def best_bound(given: Condensed, row: int) -> float:
     """The largest bound of a row that a certificate can prove, by HiGHS.
 

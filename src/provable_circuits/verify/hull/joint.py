@@ -138,7 +138,7 @@ class _Units:
             anew: whether small entries are looked at as well; else they read what they did before.
         """
         layer = self.layer
-        torch.index_select(point, 1, layer.columns, out=self.turned.view(len(point), -1))
+        torch.index_select(point, 1, layer.columns, out=self.turned.flatten(1))
         self.turned.mul_(layer.turns)
         sized = torch.mul(self.turned, layer.sizes, out=self.room)
         self.read = sized.sum(2) + layer.constant
