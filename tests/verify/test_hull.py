@@ -35,7 +35,6 @@ from provable_circuits.verify.hull.joint import Joint
 from provable_circuits.verify.hull.search import HullSearch
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.roots import Roots
-from provable_circuits.verify.slopes import Choice, optimise
 
 FIRST, SECOND, CUBE = 7, 4, 6
 
@@ -625,15 +624,6 @@ def test_only_what_is_too_large_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
     assert left() == ([1], {1})
 
 
-@pytest.fixture
-def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No network counts as small: all are searched as large ones are."""
-    for name in ("question", "verifier", "branching"):
-        module = importlib.import_module(f"provable_circuits.verify.{name}")
-        monkeypatch.setattr(module, "SMALL", 0)
-
-
-@pytest.mark.usefixtures("large")
 @pytest.mark.parametrize(
     ("seed", "worst", "closer"), [(3, 0.0103, False), (4, 0.1055, False), (4, 0.1055, True)]
 )
@@ -641,6 +631,9 @@ def test_hulls_prove_next_to_what_is_refuted(
     seed: int, worst: float, closer: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The output does move by ``worst``; that it moves by no more than a tenth above is proved."""
+    for name in ("question", "verifier", "branching"):
+        module = importlib.import_module(f"provable_circuits.verify.{name}")
+        monkeypatch.setattr(module, "SMALL", 0)
     room = importlib.import_module("provable_circuits.verify.question")
     monkeypatch.setattr(room, "FEW_PARTS", 0)
     asked = []
@@ -667,32 +660,3 @@ def test_hulls_prove_next_to_what_is_refuted(
     assert proof.stage == "hull"
     assert bool(asked) == closer
     assert -0.13 * worst <= proof.bound <= 0
-
-
-@pytest.mark.usefixtures("large")
-def test_hulls_come_at_once_where_they_were_always_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    room = importlib.import_module("provable_circuits.verify.question")
-    monkeypatch.setattr(room, "FEW_PARTS", 1)
-    monkeypatch.setattr(room, "EAGER", 2)
-    components = images(4, scale=2.0).components("filter")
-    x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(4))
-    claim = pc.Claim([pc.Point(x)], pc.Reachable(0.1), pc.LogitDifference(0.116, 0))
-    verifier, counts, steps = pc.Verifier(components, claim), [], []
-
-    def watched(*arguments: object, **named: int) -> Choice:
-        steps.append(named["steps"])
-        return optimise(*arguments, **named)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(room, "optimise", watched)
-    circuit = components.full().remove(components.names[1]).remove(components.names[7])
-    for _ in range(4):
-        verifier.last = None  # or it would know that the circuit was proved before
-        assert verifier.ask(circuit, timeout=30).stage == "hull"
-        counts.append(verifier.hulls)
-    assert counts == [1, 2, 3, 4]
-    assert steps == [20, 20, 0, 0]
-    monkeypatch.setattr(room, "FEW_PARTS", 1000)
-    monkeypatch.setattr(room, "EAGER", 9)
-    verifier.last = None
-    assert verifier.ask(circuit, timeout=30).stage == "branching"
-    assert verifier.hulls == 0
