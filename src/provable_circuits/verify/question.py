@@ -49,9 +49,6 @@ SHARES = (0.8, 1.0)
 FEW_PARTS = 16
 """Parts of a large network after which hulls are tried."""
 
-EAGER = 3
-"""So many questions in a row that needed hulls let the next one have them at once."""
-
 LONG = 4
 """How many times more steps the attack takes on what only hulls could prove."""
 
@@ -258,17 +255,15 @@ class Question:
     def _search(self, bounds: Bounds, problems: Tensor, constraints: Tensor) -> Verdict:
         """Optimised slopes, then branch and bound, for all open rows together.
 
-        Where hulls can be had, they follow as soon as the tree of parts gets large, or at once if
-        that is what always happened; it is grown further for the rows that they leave open.
+        Where hulls can be had, they follow as soon as the tree of parts gets large; it is grown
+        further for the rows that they leave open.
         """
-        verifier = self.verifier
         hulls = not self.small and has_hulls(self.structure, self.region)
-        eager = hulls and verifier.hulls >= EAGER
         self.stage = "slopes"
         roots = self._roots(bounds, problems, constraints)
         offsets = roots.offsets
         relaxed = Relaxed.whole(roots.bounds, Units(roots.bounds))
-        steps = 4 if self.small else 0 if eager else 20
+        steps = 4 if self.small else 20
         choice = optimise(relaxed, roots.start, roots.rows, offsets, relaxed.slopes, steps=steps)
         value = choice.found.value[:, 0]
         value = value + offsets - slip(value, offsets)
@@ -278,8 +273,7 @@ class Question:
         self.stage = "branching"
         search = BranchAndBound(roots, self._try, self.deadline)
         try:
-            status = search.run(choice, 0 if eager else FEW_PARTS if hulls else math.inf)
-            verifier.hulls = verifier.hulls + 1 if status == "more" else 0
+            status = search.run(choice, FEW_PARTS if hulls else math.inf)
             if status == "more":
                 status = self._hulls(search, bounds, problems, constraints)
         finally:

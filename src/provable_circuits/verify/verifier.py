@@ -74,8 +74,6 @@ class Verifier:
         self.difference = Difference(self.encoder)
         self.exact = Exact(self.encoder)
         self.last: Known | None = None
-        self.hulls = 0
-        """How many of the latest questions that were searched needed hulls, without a break."""
         self.seed = seed
         self.attack_steps = attack_steps
         self.attack_starts = attack_starts
