@@ -20,7 +20,7 @@ from provable_circuits.verify.slopes import optimise
 ROUNDS = 2
 """How often what is open is split."""
 
-MOST_PARTS = 16
+MOST_PARTS = 4
 """Open parts of one row at which it is given up."""
 
 
