@@ -266,7 +266,7 @@ def test_parts_are_bounded_soundly_and_no_worse_than_the_whole(seed: int) -> Non
 
 @pytest.mark.parametrize(("few", "count"), [(2, 8), (1, 4)])
 def test_few_parts_are_split_twice(few: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts_room, "FEW_PARTS", few)
+    monkeypatch.setattr(parts_room, "FEW", few)
     none = torch.zeros(2, 0, dtype=torch.float64)
     chosen = Multipliers(none, none, none, none.unsqueeze(2), none)
     scores = torch.tensor([[0.0, 3.0, 2.0, 1.0], [2.0, 1.0, 0.0, 0.0]], dtype=torch.float64)

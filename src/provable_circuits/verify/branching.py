@@ -228,11 +228,10 @@ class BranchAndBound(RootSearch):
 
     def _inner(self) -> Tensor:
         """The units whose splits may bring the ends of others closer: [units]."""
-        pieces = [
-            torch.full((count,), node.name in self.structure.inner, device=self.structure.device)
-            for node, count in zip(self.units.nodes, self.units.counts, strict=True)
-        ]
-        return torch.cat(pieces) if pieces else torch.zeros(0, dtype=torch.bool)
+        inner = [node.name in self.structure.inner for node in self.units.nodes]
+        counts = torch.tensor(self.units.counts, dtype=torch.long)
+        mask = torch.tensor(inner, dtype=torch.bool).repeat_interleave(counts)
+        return mask.to(self.structure.device)
 
     # --- bounding and splitting ------------------------------------------------------------------
 

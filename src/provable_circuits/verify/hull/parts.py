@@ -21,7 +21,7 @@ from provable_circuits.verify.hull.joint import Joint, Seen
 
 ROOT_STEPS, PART_STEPS = 40, 12
 
-FEW_PARTS = 8
+FEW = 8
 """A batch of no more parts than these costs hardly less than one of their quarters."""
 
 MOST_ENTRIES = 2**22
@@ -111,7 +111,7 @@ class Bounded:
 def split(parts: Parts) -> Parts:
     """The halves of every part; of few parts, where all can be split again, the quarters."""
     halves = parts.split()
-    again = len(parts) <= FEW_PARTS and bool((halves.scores > 0).any(1).all())
+    again = len(parts) <= FEW and bool((halves.scores > 0).any(1).all())
     return halves.split() if again else halves
 
 
