@@ -21,6 +21,7 @@ from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.hull import condensed
 from provable_circuits.verify.hull import parts as parts_room
 from provable_circuits.verify.hull.certificate import (
+    Certified,
     Multipliers,
     Signs,
     allowed,
@@ -284,6 +285,45 @@ def test_few_parts_are_split_twice(few: int, count: int, monkeypatch: pytest.Mon
     assert not bool((children.scores * children.signs).any())
     last = replace(given[:1], scores=torch.tensor([[0.0, 0.0, 1.0, 0.0]]))
     assert len(parts_room.split(last)) == 2, "there is no second unit to split"
+
+
+def test_parts_wait_in_the_order_of_their_bounds() -> None:
+    values, owners = [-1.0, -4.0, -2.0, -3.0], [0, 1, 2, 0]
+    own = torch.tensor(values, dtype=torch.float64).unsqueeze(1)
+    chosen = Multipliers(own, own, own, own.unsqueeze(2), own)
+    row, value = torch.tensor(owners), own[:, 0]
+    given = parts_room.Parts(row, own, (chosen,), value, own)
+    waiting = parts_room.Waiting(given[:0])
+    waiting.add(given[:3])
+    waiting.add(given[:0])
+    waiting.add(given[3:])
+    lost = torch.tensor([False, False, True])
+    first, rest = waiting.take(2, lost), waiting.take(2, lost)
+    assert (first.row.tolist(), first.value.tolist()) == ([1, 0], [-4.0, -3.0])
+    assert (rest.row.tolist(), rest.value.tolist()) == ([0], [-1.0]), "row 2 was given up"
+    assert first.chosen[0].shares.flatten().tolist() == [-4.0, -3.0], "multipliers come along"
+    assert len(waiting.take(2, lost)) == 0
+
+
+def test_nothing_is_closed_without_a_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever plain floating point says of a part, its certificate decides."""
+    given = problem(1, radius=0.0)
+    goal = replace(given.goal, constant=given.goal.constant + 100.0)
+    bounds = parts_room.PartBounds(Chain(replace(given, goal=goal), [], torch.float32, Deadline()))
+    found = bounds.roots()
+    assert len(found.closed) == len(goal)
+    assert len(found.left) == 0
+    honest = Chain.certify
+
+    def short(*arguments: object) -> Certified:
+        proved = honest(*arguments)  # type: ignore[arg-type]
+        return replace(proved, value=-proved.value)
+
+    monkeypatch.setattr(Chain, "certify", short)
+    found = bounds.roots()
+    assert len(found.closed) == 0
+    assert len(found.left) == len(goal)
+    assert float(found.left.value.min()) > 0, "this is a guess, and closes nothing"
 
 
 @pytest.mark.parametrize("off", [0.0, 0.25])

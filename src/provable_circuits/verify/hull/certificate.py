@@ -69,6 +69,9 @@ class Signs:
     first: Tensor
     second: Tensor
 
+    def __getitem__(self, index: Tensor) -> Signs:
+        return Signs(self.first[index], self.second[index])
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Multipliers:

@@ -58,11 +58,15 @@ class Seen:
     """What the relaxation makes of the points where the bounds of parts are least.
 
     Attributes:
+        value: the bounds, in plain floating point; [k].
+        cube: the coefficients of the cube that are left in the end, [k, n].
         second: y, [k, second units].
         lost: by how much each unit of the first layer, and then of every layer further down, is
             off its ReLU there, times its coefficient; [k, units].
     """
 
+    value: Tensor
+    cube: Tensor
     second: Tensor
     lost: Tensor
 
@@ -97,7 +101,7 @@ class _Units:
         self.slopes, self.first = start.slopes.to(dtype), start.first.to(dtype)
         self.shares, self.rest = start.shares.to(dtype, copy=True), start.rest.to(dtype, copy=True)
         self.speed, self.rest_speed = torch.zeros_like(self.shares), torch.zeros_like(self.rest)
-        self.turned, self.room = torch.empty_like(self.shares), torch.empty_like(self.shares)
+        self.met, self.room = torch.empty_like(self.shares), torch.empty_like(self.shares)
         self.slope_mover, self.first_mover = Adam(self.slopes), Adam(self.first)
 
     def weigh(
@@ -138,11 +142,10 @@ class _Units:
             anew: whether small entries are looked at as well; else they read what they did before.
         """
         layer = self.layer
-        torch.index_select(point, 1, layer.columns, out=self.turned.flatten(1))
-        self.turned.mul_(layer.turns)
-        sized = torch.mul(self.turned, layer.sizes, out=self.room)
-        self.read = sized.sum(2) + layer.constant
-        above = sized.mul_(self.shares).sum(2) + self.height
+        torch.index_select(point, 1, layer.columns, out=self.met.flatten(1))
+        products = torch.mul(self.met, layer.values, out=self.room)
+        self.read = products.sum(2) + layer.constant
+        above = products.mul_(self.shares).sum(2) + self.height
         if not layer.whole:
             if anew:
                 self.others_read = point[:, :-1] @ layer.others.T
@@ -158,13 +161,13 @@ class _Units:
 
     def move(self, rate: float) -> None:
         """One step up."""
-        lean = self.lean.sign()
-        gradient = self.turned.add_(lean.unsqueeze(2))
-        self.speed.mul_(MOMENTUM).sub_(gradient, alpha=0.5 * (1 - MOMENTUM))
+        layer, lean = self.layer, -0.5 * self.lean.sign()
+        up = torch.addcmul(lean.unsqueeze(2), self.met, layer.turns, value=-0.5, out=self.met)
+        self.speed.lerp_(up, 1 - MOMENTUM)
         self.shares.add_(self.speed, alpha=RATE * rate).clamp_(0.0, 1.0)
-        if not self.layer.whole:
-            gradient = self.others_read / self.layer.others_size.clamp_min(1e-30) + lean
-            self.rest_speed.mul_(MOMENTUM).sub_(gradient, alpha=0.5 * (1 - MOMENTUM))
+        if not layer.whole:
+            up = lean - 0.5 * self.others_read / layer.others_size.clamp_min(1e-30)
+            self.rest_speed.lerp_(up, 1 - MOMENTUM)
             self.rest.add_(self.rest_speed, alpha=RATE * rate).clamp_(0.0, 1.0)
         gain = self.rows.clamp_min(0.0).mul_(self.read).mul_(self.free)
         self.slopes = (self.slopes + RATE * rate * self.slope_mover.step(gain)).clamp_(0.0, 1.0)
@@ -268,4 +271,5 @@ class Joint:
                 units.move(rate)
         none = second.duals[:, :0]
         found = [top.chosen(second.duals), *(units.chosen(none) for units in layers)]
-        return found, Seen(read, torch.cat([units.lost for units in (top, *layers)], dim=1))
+        lost = torch.cat([units.lost for units in (top, *layers)], dim=1)
+        return found, Seen(value, pull, read, lost)

@@ -1,12 +1,15 @@
 """Parts of the rows of a condensed problem, and their bounds.
 
-A part is where some units have fixed signs. Its bound is whatever the multipliers chosen for it
-certify, through the layers further down (``chain``). A part starts from the multipliers of the one
-that it was split from.
+A part is where some units have fixed signs. It starts from the multipliers of the one that it was
+split from, and is closed when those chosen for it certify that its row is not negative, through the
+layers further down (``chain``). Only the bounds of closed parts are rigorous: others are what plain
+floating point makes of their multipliers, and say which part to split next.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +30,9 @@ FEW = 8
 MOST_ENTRIES = 2**22
 """Entries of all lines that are chosen at once, at most."""
 
+CLOSE = 0.05
+"""A part is worth a certificate if it lacks no more than this share of what the whole did."""
+
 LEAST = 1e-9
 """The score of an open unit that costs nothing now, so that it still counts as open."""
 
@@ -39,7 +45,7 @@ class Parts:
         row: which row each belongs to, [k].
         signs: +1 and -1 where a unit's input is nonnegative or nonpositive, else 0; [k, units].
         chosen: multipliers of the problem, and of every layer further down.
-        value: rigorous bounds, [k].
+        value: bounds, not rigorous; [k].
         scores: what settling each unit promises, zero where it is settled; [k, units].
     """
 
@@ -89,7 +95,7 @@ class Bounded:
     """What bounding parts has shown.
 
     Attributes:
-        closed: the bounds of those that are closed.
+        closed: the rigorous bounds of those that are closed.
         left: the others.
         cube: the coefficients of the cube behind the bounds of those.
     """
@@ -113,6 +119,36 @@ def split(parts: Parts) -> Parts:
     halves = parts.split()
     again = len(parts) <= FEW and bool((halves.scores > 0).any(1).all())
     return halves.split() if again else halves
+
+
+class Waiting:
+    """Parts that are to be split, the one with the least bound first.
+
+    The multipliers of a part are many numbers. Each part is copied once, when it comes in, and not
+    every time that others come and go.
+    """
+
+    def __init__(self, none: Parts) -> None:
+        self._none = none
+        self._heap: list[tuple[float, int, Parts]] = []
+        self._count = itertools.count()
+
+    def add(self, parts: Parts) -> None:
+        """More parts."""
+        everyone = torch.arange(len(parts), device=parts.row.device)
+        for i, value in enumerate(parts.value.tolist()):
+            alone = parts[everyone[i : i + 1]]
+            heapq.heappush(self._heap, (value, next(self._count), alone))
+
+    def take(self, most: int, lost: Tensor) -> Parts:
+        """So many parts at most, of rows that are not ``lost``, a mask; they wait no longer."""
+        taken: list[Parts] = []
+        given_up = lost.tolist()
+        while self._heap and len(taken) < most:
+            part = heapq.heappop(self._heap)[2]
+            if not given_up[int(part.row)]:
+                taken.append(part)
+        return Parts.joined(taken) if taken else self._none
 
 
 class PartBounds:
@@ -145,21 +181,25 @@ class PartBounds:
         return Bounded.joined([self._batch(parts[some], PART_STEPS) for some in places])
 
     def _batch(self, parts: Parts, steps: int) -> Bounded:
-        """Parts bounded anew, none worse than before."""
+        """Parts bounded anew."""
         goal, known = self.problem.goal[parts.row], self.chain.known(parts.signs)
         chosen, seen = self.joint.climb(goal, known, parts.chosen, steps)
-        found = self.chain.certify(goal, known, chosen)
-        value = torch.maximum(found.value, parts.value)
+        value = seen.value.double().nan_to_num(nan=-math.inf)
         scores = self._scores(goal.second, chosen[0].second, seen)
         learnt = Parts(
             row=parts.row,
             signs=parts.signs,
             chosen=tuple(replace(own, shares=own.shares.half()) for own in chosen),
-            value=value,
+            value=torch.maximum(value, parts.value),
             scores=torch.where(parts.signs == 0, scores.clamp_min(LEAST), 0.0),
         )
-        done = value >= 0
-        return Bounded(value[done], learnt[~done], found.cube[~done])
+        likely = (value >= CLOSE * parts.value).nonzero().flatten()
+        signs = [own[likely] for own in known]
+        multipliers = [own[likely] for own in chosen]
+        proved = self.chain.certify(goal[likely], signs, multipliers).value
+        left = torch.ones(len(parts), dtype=torch.bool, device=likely.device)
+        left[likely[proved >= 0]] = False
+        return Bounded(proved[proved >= 0], learnt[left], seen.cube[left].double())
 
     def _scores(self, weights: Tensor, duals: Tensor, seen: Seen) -> Tensor:
         """What the relaxation of each unit costs, at the point that is worst or at all."""

@@ -19,7 +19,7 @@ from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.hull.chain import Chain
 from provable_circuits.verify.hull.closer import closer_second
 from provable_circuits.verify.hull.condense import Condenser
-from provable_circuits.verify.hull.parts import MOST_ENTRIES, PartBounds, Parts, split
+from provable_circuits.verify.hull.parts import MOST_ENTRIES, PartBounds, Waiting, split
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.roots import Roots, RootSearch, Try
 
@@ -78,21 +78,20 @@ class HullSearch(RootSearch):
         lost = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
         spent = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
         found = bounds.roots()
-        queue = found.left[:0]
+        waiting = Waiting(found.left[:0])
         while True:
             if len(found.closed):
                 self.reached = min(self.reached, float(found.closed.min()))
             if self._try(condenser, found.cube, rows):
                 return None
-            queue = Parts.joined([queue, found.left])
-            stuck = ~(queue.scores > 0).any(1) | (spent[queue.row] >= most)
-            lost[queue.row[stuck]] = True
-            queue = queue[~lost[queue.row]]
-            if not len(queue):
+            left = found.left
+            stuck = ~(left.scores > 0).any(1) | (spent[left.row] >= most)
+            lost[left.row[stuck]] = True
+            waiting.add(left)
+            batch = waiting.take(WIDTH, lost)
+            if not len(batch):
                 return lost.nonzero().flatten()
             self.deadline.check()
-            order = queue.value.argsort()
-            batch, queue = queue[order[:WIDTH]], queue[order[WIDTH:]]
             children = split(batch)
             spent += torch.bincount(children.row, minlength=len(spent))
             found = bounds.children(children)
