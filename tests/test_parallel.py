@@ -53,6 +53,14 @@ class Thing:
         time.sleep(seconds)
         return seconds
 
+    def tick(self) -> None:
+        """Let a file grow for as long as this is alive."""
+        ends = time.monotonic() + PATIENCE
+        while time.monotonic() < ends:
+            with (self.folder / "ticks").open("a") as ticks:
+                ticks.write(".")
+            time.sleep(0.02)
+
     def meet(self, count: int, place: str) -> tuple[int, int]:
         """Wait until so many workers are here at once."""
         self.trace(place)
@@ -91,6 +99,11 @@ def build_other(data: bytes) -> Thing:
 
 def build_nothing(data: bytes) -> Thing:
     raise LookupError("this cannot be built")
+
+
+def lead(data: bytes) -> None:
+    """In a process: be the parent of a worker that ticks."""
+    Crew(1, build, data).submit("tick").result()
 
 
 def die_early(*_arguments: Any) -> None:
@@ -277,6 +290,25 @@ def test_processes_that_work_are_ended_promptly(local: Crew, folder: Path) -> No
     wait_for(lambda: not any(process.is_alive() for process in processes))
     assert time.monotonic() - began < 2
     local.close()  # once more does no harm
+
+
+def test_processes_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    """A parent that is killed can tell its workers nothing; they are not left to work on."""
+    parent = multiprocessing.get_context("spawn").Process(target=lead, args=(data_for(tmp_path),))
+    parent.start()
+    ticks = tmp_path / "ticks"
+    wait_for(ticks.exists)
+    parent.kill()
+    parent.join()
+
+    def silent() -> bool:
+        before = ticks.stat().st_size
+        time.sleep(0.5)
+        return ticks.stat().st_size == before
+
+    began = time.monotonic()
+    wait_for(silent)
+    assert time.monotonic() - began < PATIENCE / 2, "it ended before it was done"
 
 
 def test_what_kills_the_workers_of_an_executor_is_not_tried_in_this_process(

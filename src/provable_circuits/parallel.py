@@ -81,10 +81,19 @@ def _start(key: str, build: Build, data: bytes, began: Any) -> None:
     import torch
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     with suppress(Exception):  # the first call will build it again, and tell what is wrong
         _held.key, _held.thing = key, build(data)
     began.value = True
+
+
+def _end_with_parent() -> None:
+    """In a process started here: end when its parent has, which may have been killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 class Crew:
