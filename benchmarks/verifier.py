@@ -85,7 +85,6 @@ def measure(setting: Setting, folder: Path | None, effort: Effort, place: int) -
         sizes=tuple(sizes),
         totals=tuple(totals),
         memory=peak_memory() or 0.0,
-        at_once=at_once,
     )
 
 

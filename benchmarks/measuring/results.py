@@ -36,7 +36,6 @@ class Measured:
         sizes: of the circuits found.
         totals: seconds of each search, with all set-up.
         memory: the largest memory of a process, in GB.
-        at_once: how many searches ran at a time, each on a core.
     """
 
     setting: Setting
@@ -45,7 +44,6 @@ class Measured:
     sizes: tuple[int, ...]
     totals: tuple[float, ...]
     memory: float
-    at_once: int
 
     @staticmethod
     def joined(several: Sequence[Measured]) -> Measured:
@@ -72,7 +70,6 @@ class Measured:
         """What a limit is about: times in ms, undecided as a share, memory in GB."""
         return {
             "mean": float(self.seconds.mean() * 1e3),
-            "pace": float(self.seconds.mean() * 1e3) / self.at_once,
             "median": float(np.median(self.seconds) * 1e3),
             "undecided": len(self.undecided) / len(self.answers),
             "memory": self.memory,
@@ -92,7 +89,6 @@ def summary(results: Sequence[Measured]) -> str:
         "circuits",
         "sub-queries",
         "mean ms",
-        "pace ms",
         "median ms",
         "s / circuit (median)",
         "mean size",
@@ -109,7 +105,6 @@ def summary(results: Sequence[Measured]) -> str:
                 str(len(found.sizes)),
                 str(len(times)),
                 f"{found.value('mean'):.2f}",
-                f"{found.value('pace'):.2f}",
                 f"{found.value('median'):.2f}",
                 f"{np.median(found.totals):.2f}",
                 f"{np.mean(found.sizes):.1f} of {found.components}",

@@ -77,8 +77,8 @@ def _undecided(share: float) -> Limit:
 
 
 SETTINGS = (
-    Setting("mnist", "input", 0.01, 2.0, (Limit("pace", 2.0), _undecided(0.0))),
-    Setting("mnist", "input", 0.05, 2.0, (Limit("pace", 20.0), _undecided(0.0))),
+    Setting("mnist", "input", 0.01, 2.0, (Limit("mean", 2.0), _undecided(0.0))),
+    Setting("mnist", "input", 0.05, 2.0, (Limit("mean", 20.0), _undecided(0.0))),
     Setting("gtsrb", "input", 0.001, 5.0, (_undecided(0.01),)),
     Setting("taxinet", "input", 0.005, 0.92, (_undecided(0.01),)),
     Setting("cifar10", "input", 0.015, 2.0, (Limit("median", 60.0), _undecided(0.02))),
