@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 
 import pytest
@@ -14,6 +15,9 @@ from provable_circuits.claims.together import Gate, encode_together
 from provable_circuits.discover.greedy import greedy
 from provable_circuits.discover.predicate import Decided
 from provable_circuits.network.execution import evaluate
+from provable_circuits.verify.splitting import Patience
+
+screen_room = importlib.import_module("provable_circuits.verify.screen")
 
 METRICS: dict[str, pc.Metric] = {
     "logit": pc.LogitDifference(0.4, 1),
@@ -156,3 +160,45 @@ def test_no_circuits_no_answers() -> None:
     graph = dense(0)
     verifier = pc.Verifier(graph.components(), claim_of(graph, "zero", "logit"))
     assert verifier.screen([]) == []
+
+
+def test_what_fails_is_tried_less_and_less_often() -> None:
+    patience = Patience()
+    pauses = []
+    for succeeds in (False, False, False, True, False):
+        left_out = 0
+        while not patience.tries():
+            left_out += 1
+        pauses.append(left_out)
+        patience.learn(succeeds)
+    assert pauses == [0, 1, 3, 7, 0]
+    assert [patience.tries() for _ in range(3)] == [False, True, True]
+    for _ in range(20):
+        patience.learn(False)
+    assert patience.pause == 31
+
+
+def test_splitting_many_circuits_is_given_up_where_it_proves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Open circuits are then left to single questions; what is asked changes no verdict."""
+    components = dense(0).components("neuron")
+    centers = torch.rand(2, 5, generator=torch.Generator().manual_seed(1))
+    balls = [pc.Ball(x, 1.0) for x in centers]
+    claim = pc.Claim(balls, pc.Zero(), pc.LogitDifference(0.3, 1))
+    circuits = some_circuits(components, 24)
+    calls = 0
+
+    def fruitless(together: object, bounds: object, rows: torch.Tensor, _: object) -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        return torch.zeros(len(rows), dtype=torch.bool)
+
+    verdicts = Decided(components, claim).ask(circuits)
+    assert "splitting" in {v.stage for v in verdicts}
+    expected = [v.kind for v in verdicts]
+    monkeypatch.setattr(screen_room, "split_rows", fruitless)
+    decided = Decided(components, claim)
+    for _ in range(12):
+        assert [v.kind for v in decided.ask(circuits)] == expected
+    assert 0 < calls < 6, "two groups of circuits are open, twelve times"

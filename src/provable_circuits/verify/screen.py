@@ -27,7 +27,7 @@ from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxed import picked_lines
 from provable_circuits.verify.replay import Candidate
 from provable_circuits.verify.roots import slip
-from provable_circuits.verify.splitting import split_rows
+from provable_circuits.verify.splitting import Patience, split_rows
 from provable_circuits.verify.verdict import Proved, Refuted, Verdict
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Screen:
 
     def __init__(self, verifier: Verifier) -> None:
         self.verifier = verifier
+        self._splitting = Patience()
 
     def answers(self, circuits: Sequence[Circuit], deadline: Deadline) -> list[Verdict | None]:
         """A verdict for each circuit that the cheap stages decide."""
@@ -211,16 +212,17 @@ class Screen:
         wanted = torch.zeros(len(group), dtype=torch.bool)
         wanted[open_] = True
         rows = ((value < 0) & wanted.repeat_interleave(count).unsqueeze(1)).nonzero()
-        if not len(rows):
+        if not len(rows) or not self._splitting.tries():
             return
         problems, constraints = rows[split_rows(together, bounds, rows, deadline)].T
         settled = value.clone()
         settled[problems, constraints] = 0.0
         least = settled.unflatten(0, (len(group), -1)).flatten(1).amin(1).tolist()
-        for c in open_:
-            if least[c] >= 0:
-                bound = self.verifier.encoder.specification.at_most(-least[c])
-                found[group[c]] = Proved(bound, "splitting")
+        closed = [c for c in open_ if least[c] >= 0]
+        self._splitting.learn(bool(closed))
+        for c in closed:
+            bound = self.verifier.encoder.specification.at_most(-least[c])
+            found[group[c]] = Proved(bound, "splitting")
 
     def _step(self, together: Together, group: list[int], likely: Likely) -> None:
         """One step of an attack on every circuit: the corner that gradients at the middle name."""

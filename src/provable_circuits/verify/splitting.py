@@ -3,10 +3,13 @@
 What a linear bound leaves open of a batch of circuits, one row for each constraint of each problem,
 goes through a few rounds of splits together. Most circuits that one bound does not decide need no
 more than that, and a batch of them costs little more than one; the others are left to the search of
-a single question.
+a single question. Where inputs range far nothing is that close: what proves nothing is tried less
+and less often.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -22,6 +25,32 @@ ROUNDS = 2
 
 MOST_PARTS = 4
 """Open parts of one row at which it is given up."""
+
+MOST_FAILURES = 5
+"""Failures after which a try is left out no more often than after fewer."""
+
+
+@dataclass(slots=True)
+class Patience:
+    """Says when to try something: the more often it failed in a row, the longer it is left out.
+
+    Attributes:
+        failures: how often it failed since it last succeeded, up to ``MOST_FAILURES``.
+        pause: how often it is left out before it is tried again.
+    """
+
+    failures: int = 0
+    pause: int = 0
+
+    def tries(self) -> bool:
+        """Whether it is due."""
+        self.pause -= 1
+        return self.pause < 0
+
+    def learn(self, succeeded: bool) -> None:
+        """Take note of how a try ended."""
+        self.failures = 0 if succeeded else min(self.failures + 1, MOST_FAILURES)
+        self.pause = 2**self.failures - 1
 
 
 def split_rows(together: Together, bounds: Bounds, open_: Tensor, deadline: Deadline) -> Tensor:
