@@ -82,8 +82,8 @@ SETTINGS = (
     Setting("gtsrb", "input", 0.001, 5.0, (_undecided(0.01),)),
     Setting("taxinet", "input", 0.005, 0.92, (_undecided(0.01),)),
     Setting("cifar10", "input", 0.015, 2.0, (Limit("median", 60.0), _undecided(0.02))),
-    Setting("mnist", "patching", 0.01, 0.5, (_undecided(0.01),)),
-    Setting("taxinet", "patching", 0.01, 0.92, (_undecided(0.01),)),
+    Setting("mnist", "patching", 0.01, 0.5, (_undecided(0.02),)),
+    Setting("taxinet", "patching", 0.01, 0.92, (_undecided(0.02),)),
     Setting("gtsrb", "patching", 0.005, 2.0, (_undecided(0.05),)),
     Setting("cifar10", "patching", 0.03, 0.1, (_undecided(0.15),)),
 )
