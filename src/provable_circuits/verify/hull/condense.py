@@ -123,16 +123,13 @@ class Condenser:
         return replace(self.bounds.view(torch.float64), lines=lines, region=nowhere)
 
     def _wide(self) -> dict[str, Tensor]:
-        """The inputs that range, with the positions that do."""
+        """The inputs that range, with the positions that do; others only add to radii."""
         radii = {}
         for name in self.bounds.region.ranges:
             radii[name] = midpoint(*self.bounds.region.ends(name))[1].flatten()
         widest = max((float(radius.max()) for radius in radii.values()), default=0.0)
-        return {
-            name: (radius > 0).nonzero().flatten()
-            for name, radius in radii.items()
-            if float(radius.max()) > NARROW * widest
-        }
+        wide = {n: (radius > NARROW * widest).nonzero().flatten() for n, radius in radii.items()}
+        return {name: columns for name, columns in wide.items() if len(columns)}
 
     def _condensed(self, start: str, rows: Tensor, offsets: Tensor) -> Condensed:
         """The problem, once the view has open lines at all units of the two layers.
@@ -300,10 +297,10 @@ class Condenser:
             middle, reach = (end.flatten() for end in midpoint(*self.bounds.region.ends(name)))
             constant = constant + rows @ middle
             scale = scale + rows.abs() @ (middle.abs() + reach)
-            if columns is None:
-                radius = radius + rows.abs() @ reach
-            else:
+            if columns is not None:
                 cube.append(rows[:, columns] * reach[columns])
+                reach = reach.index_fill(0, columns, 0.0)
+            radius = radius + rows.abs() @ reach
         for name, gap in self.gaps.items():
             loose = self._loose(name)
             rows = walk.activations.get(name)
