@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -297,12 +298,14 @@ def test_parts_wait_in_the_order_of_their_bounds() -> None:
     waiting.add(given[:3])
     waiting.add(given[:0])
     waiting.add(given[3:])
-    lost = torch.tensor([False, False, True])
-    first, rest = waiting.take(2, lost), waiting.take(2, lost)
+    assert sorted(waiting.rows) == [0, 0, 1, 2]
+    waiting.drop(torch.tensor([False, False, True]))
+    assert len(waiting) == 3
+    first, rest = waiting.take(2), waiting.take(2)
     assert (first.row.tolist(), first.value.tolist()) == ([1, 0], [-4.0, -3.0])
     assert (rest.row.tolist(), rest.value.tolist()) == ([0], [-1.0]), "row 2 was given up"
     assert first.chosen[0].shares.flatten().tolist() == [-4.0, -3.0], "multipliers come along"
-    assert len(waiting.take(2, lost)) == 0
+    assert len(waiting.take(2)) == 0
 
 
 def test_nothing_is_closed_without_a_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -404,12 +407,13 @@ def images(seed: int, scale: float = 1.0) -> pc.Graph:
 
 
 def question(
-    dice: torch.Generator, graph: pc.Graph, radius: float = 0.1
+    dice: torch.Generator, graph: pc.Graph, radius: float | Tensor = 0.1
 ) -> tuple[Query, Condenser]:
     """A question about it, and its outputs condensed."""
     components = graph.components("filter")
     x = torch.rand(1, 8, 8, generator=dice)
-    patching, metric = pc.Reachable(eps=1.2 * radius), pc.LogitDifference(0.5, 0)
+    source = pc.Ball(x, 1.2 * torch.as_tensor(radius))
+    patching, metric = pc.Reachable(domains=[source]), pc.LogitDifference(0.5, 0)
     claim = pc.Claim([pc.Ball(x, radius)], patching, metric)
     circuit = components.full().remove(components.names[0]).remove(components.names[5])
     query = pc.Verifier(components, claim).encoder.encode(circuit)
@@ -429,6 +433,23 @@ def anywhere(dice: torch.Generator, query: Query, count: int) -> dict[str, Tenso
     }
 
 
+def coordinates(
+    query: Query, condenser: Condenser, points: dict[str, Tensor], held: Mapping[str, Tensor]
+) -> list[Tensor]:
+    """Where points are in the cube: by input, then by activation with gaps."""
+    z = []
+    for name, columns in condenser.inputs.items():
+        box = query.ranges[name]
+        middle, reach = (box.lower + box.upper) / 2, (box.upper - box.lower) / 2
+        z.append(((points[name] - middle) / reach.clamp_min(1e-300)).flatten(1)[:, columns])
+    for name, gap in condenser.gaps.items():
+        node = query.graph[name]
+        read, given = held[node.inputs[0]].flatten(1), held[name].flatten(1)
+        slope = condenser.view.lines[name].below_slope.flatten()
+        z.append((2 * (given - slope * read) / gap - 1)[:, condenser._loose(name)])
+    return z
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_condensing_keeps_what_the_network_computes(seed: int) -> None:
     """Every equation holds at every input, gaps put in, up to its radius, which is tiny."""
@@ -445,16 +466,7 @@ def test_condensing_keeps_what_the_network_computes(seed: int) -> None:
         name = node.inputs[0] if before else node.name
         return held[name].flatten(1)[:, condenser.own[node.name]]
 
-    z = []
-    for name, columns in condenser.inputs.items():
-        box = query.ranges[name]
-        middle, reach = (box.lower + box.upper) / 2, (box.upper - box.lower) / 2
-        z.append(((points[name] - middle) / reach.clamp_min(1e-300)).flatten(1)[:, columns])
-    for name, gap in condenser.gaps.items():
-        node = query.graph[name]
-        read, given_ = held[node.inputs[0]].flatten(1), held[name].flatten(1)
-        slope = condenser.view.lines[name].below_slope.flatten()
-        z.append((2 * (given_ - slope * read) / gap - 1)[:, condenser._loose(name)])
+    z = coordinates(query, condenser, points, held)
     cube = torch.cat(z, dim=1)
     assert float(cube.abs().max()) <= 1 + 1e-6
     h = torch.cat([own(node, before=False) for node in condenser.first], dim=1)
@@ -492,6 +504,25 @@ def test_condensing_keeps_what_the_network_computes(seed: int) -> None:
         assert not bool(goal.cube[:, layer.columns].any())
         said = cube @ goal.cube.T + output @ goal.first.T + goal.constant
         assert float((said - (base + cube @ pull.T)).abs().max()) < 1e-7
+
+
+def test_inputs_that_hardly_range_have_no_coordinate_and_count_in_every_radius() -> None:
+    """A third of the inputs range, a third does by very little, a third is fixed."""
+    dice = torch.Generator().manual_seed(4)
+    radius = torch.tensor([0.1, 4e-11, 0.0]).repeat(22)[:64].reshape(1, 8, 8)
+    query, condenser = question(dice, images(4), radius)
+    assert [len(columns) for columns in condenser.inputs.values()] == [22] * len(query.ranges)
+    points = anywhere(dice, query, 200)
+    for name, box in query.ranges.items():
+        points[name] = torch.where(points[name] > (box.lower + box.upper) / 2, box.upper, box.lower)
+    held = evaluate(query.graph, points, [node.name for node in query.graph.nodes])
+    cube = torch.cat(coordinates(query, condenser, points, held), dim=1)
+    layer = condenser.below()[0]
+    nodes = [query.graph[name] for name in condenser.gaps if condenser.depths[name] == 1]
+    read = torch.cat([held[n.inputs[0]].flatten(1)[:, condenser.own[n.name]] for n in nodes], dim=1)
+    off = (cube @ layer.rows.cube.T + layer.rows.constant - read).abs()
+    assert float(off.max()) > 1e-11, "what hardly ranges is met"
+    assert bool((off <= layer.rows.radius).all())
 
 
 @pytest.mark.parametrize("end", [1e-12, 1e-300])

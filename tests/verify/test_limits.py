@@ -13,6 +13,8 @@ from torch import nn
 
 import provable_circuits as pc
 from provable_circuits.errors import ArgumentError
+from provable_circuits.verify import memory
+from provable_circuits.verify.screen import Screen
 
 
 def pools(seed: int = 0, pool: type[nn.Module] = nn.MaxPool2d, scale: float = 1.0) -> pc.Graph:
@@ -218,3 +220,42 @@ def test_a_circuit_is_asked_about() -> None:
         pc.verify(graph, "fc1/0", claim)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="circuit"):
         pc.Verifier(graph.components(), claim).ask("fc1/0")  # type: ignore[arg-type]
+
+
+def test_memory_that_screening_lacks_leaves_circuits_to_single_questions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    components = dense(0).components("neuron")
+    claim = pc.Claim([pc.Ball(torch.zeros(5), 0.1)], pc.Zero(), pc.LogitDifference(0.5, 1))
+    verifier = pc.Verifier(components, claim)
+    circuits = [components.full().remove(name) for name in components.names[:3]]
+
+    def full(*_: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate")
+
+    monkeypatch.setattr(Screen, "answers", full)
+    assert verifier.screen(circuits) == [None, None, None]
+    assert verifier.ask(circuits[0]).kind in ("proved", "refuted")
+
+    def wrong(*_: object) -> None:
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr(Screen, "answers", wrong)
+    with pytest.raises(RuntimeError, match="something else"):
+        verifier.screen(circuits)
+
+
+def test_what_circuits_leave_behind_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    components = dense(0).components("neuron")
+    claim = pc.Claim([pc.Ball(torch.zeros(5), 0.1)], pc.Zero(), pc.LogitDifference(0.5, 1))
+    names = components.names
+
+    def kept(verifier: pc.Verifier) -> int:
+        for name in names[:6]:
+            verifier.ask(components.full().remove(name))
+        return sum(ends[0].numel() for _, ends in verifier.memory.cut.values())
+
+    most = kept(pc.Verifier(components, claim))
+    monkeypatch.setattr(memory, "MOST_NUMBERS", 7)
+    least = kept(pc.Verifier(components, claim))
+    assert 0 < least <= 7 < most

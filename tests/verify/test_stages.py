@@ -437,3 +437,19 @@ def test_no_setting_contradicts_another(name: str, p: float) -> None:
             for circuit in circuits:
                 kinds = {verifier.ask(circuit, 0.3).kind for verifier in (used, quiet, other)}
                 assert not {"proved", "refuted"} <= kinds
+
+
+def test_a_root_that_was_too_close_to_call_may_still_be_proved_elsewhere() -> None:
+    """Where a leaf stays open, hulls are asked about its root; what they prove counts."""
+    query = query_of("relu", math.inf, pc.Zero(), pc.LogitDifference(0.1, 0))
+    offsets = torch.zeros(len(query.rows), dtype=torch.float64)
+    roots = Roots(bounds_of(query), torch.arange(len(offsets)), query.rows[:, :1], offsets)
+    search = BranchAndBound(roots, lambda *_: False, Deadline.after(60))
+    search._queue = search._queue[:0]
+    search._close = {1}
+    assert search.open.tolist() == [1]
+    assert search.resume() == "close"
+    search.settle(torch.tensor([1]), 0.0)
+    assert search.resume() == "close"
+    search.settle(torch.tensor([], dtype=torch.long), 0.0)
+    assert search.resume() == "proved"

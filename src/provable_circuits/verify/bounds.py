@@ -47,6 +47,11 @@ class Structure:
         self.single = self.largest > SINGLE_FROM and exact_products(torch.float32, device)
         """Whether many rows are bounded in float32, which is faster where tensors are large."""
 
+    @cached_property
+    def kinked(self) -> bool:
+        """Whether every activation is piecewise linear with one kink."""
+        return all(leak(self.ops[node.name]) is not None for node in self.activations)
+
     @property
     def guide(self) -> torch.dtype:
         """The arithmetic in which slopes, lines and multipliers are chosen."""

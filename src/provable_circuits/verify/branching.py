@@ -25,14 +25,13 @@ from provable_circuits.verify.bounds import Bounds, picked
 from provable_circuits.verify.costs import unit_costs
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.leaf import solve_leaf
-from provable_circuits.verify.relaxation import leak
 from provable_circuits.verify.relaxed import Relaxed
 from provable_circuits.verify.roots import Roots, RootSearch, Try, slip
 from provable_circuits.verify.slopes import Choice, optimise
 from provable_circuits.verify.units import Units
 
 SMALL = 600
-"""Up to this many activation units, enclosures are computed anew in every part."""
+"""A network of no more activation units is small: enclosures of its parts are brought closer."""
 
 STEPS, LONG_STEPS = 6, 40
 LONG = 512
@@ -120,9 +119,6 @@ class BranchAndBound(RootSearch):
         self.whole = Relaxed.whole(roots.bounds, Units(roots.bounds))
         self.units = self.whole.units
         self.small = sum(math.prod(n.shape) for n in self.structure.activations) <= SMALL
-        self.kinked = all(
-            leak(self.structure.ops[n.name]) is not None for n in self.structure.activations
-        )
         self.inner = self._inner()
         self.steps = STEPS
         self.candidates = 20 if self.small else 8
@@ -131,7 +127,8 @@ class BranchAndBound(RootSearch):
         self.guide = self.structure.guide
         self.parts = 0
         """How many parts were bounded."""
-        self.close = False
+        self._close: set[int] = set()
+        """The roots of which a part stayed open that no split can close."""
         self._queue = self._root_parts()
         self._reached = math.inf
 
@@ -160,7 +157,8 @@ class BranchAndBound(RootSearch):
             if self.parts >= most:
                 return "more"
             if self.small and self.parts > LONG and self.steps < LONG_STEPS:
-                self.steps, self.close, self._reached = LONG_STEPS, False, math.inf
+                self.steps, self._reached = LONG_STEPS, math.inf
+                self._close.clear()
                 self._begin(self._choice)
             order = self._queue.value.argsort()
             batch, rest = self._queue[order[: self.width]], self._queue[order[self.width :]]
@@ -172,24 +170,26 @@ class BranchAndBound(RootSearch):
                 status = self._leaf(batch[i : i + 1])
                 if status == "refuted":
                     return status
-                self.close |= status == "close"
+                if status == "close":
+                    self._close.add(int(batch.root[i]))
             if bool(open_.any()):
                 survivors = self._bound(self._best_split(batch[open_]))
                 if survivors is None:
                     return "refuted"
                 rest = Parts.joined([rest, *survivors])
             self._queue = rest
-        return "close" if self.close else "proved"
+        return "close" if self._close else "proved"
 
     @property
     def open(self) -> Tensor:
-        """The roots of which parts are waiting."""
-        found: Tensor = self._queue.root.unique()
-        return found
+        """The roots that are not proved yet: parts are waiting, or were too close to call."""
+        roots = self._close.union(self._queue.root.tolist())
+        return torch.tensor(sorted(roots), dtype=torch.long, device=self._queue.root.device)
 
     def settle(self, left: Tensor, reached: float) -> None:
         """Only these roots are open still; the others were proved, by bounds no less than this."""
         self._queue = self._queue[torch.isin(self._queue.root, left)]
+        self._close.intersection_update(left.tolist())
         self._reached = min(self._reached, reached)
 
     def shallow(self, choice: Choice, rounds: int, most: int) -> Tensor:
@@ -248,7 +248,7 @@ class BranchAndBound(RootSearch):
         """
         empty = torch.zeros(len(parts), dtype=torch.bool, device=parts.root.device)
         split = _signs(parts.lower, parts.upper) != parts.signs
-        changed = (split & self.inner).any(1) | (not self.kinked)
+        changed = (split & self.inner).any(1) | (not self.structure.kinked)
         if not self.small or not bool(changed.any()):
             return self._relaxed(parts), empty
         relaxed, bounds = self._refined(parts[changed])
@@ -421,7 +421,7 @@ class BranchAndBound(RootSearch):
         _, bounds = self._refined(part)
         rows, offsets = self.roots.rows[part.root], self.roots.offsets[part.root]
         signs = self.units.spread(part.signs)
-        answer = solve_leaf(bounds, self.start, rows, signs, self.deadline.left)
+        answer = solve_leaf(bounds, self.start, rows, signs, self.deadline)
         if answer.point is not None and self.attempt(answer.point, self.roots.problems[part.root]):
             return "refuted"
         signed = {n: (signs[n] * d).unsqueeze(1) for n, d in answer.multipliers.items()}

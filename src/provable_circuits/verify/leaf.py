@@ -25,9 +25,13 @@ from torch import Tensor
 
 from provable_circuits.claims.domains import Ball
 from provable_circuits.verify.bounds import Bounds
+from provable_circuits.verify.deadline import Deadline
 
 CUTS = 24
 """How often the solver is asked, at most, to close in on a ball of the 2-norm."""
+
+LEAST_TIME = 0.05
+"""Seconds that a solver is given in any case."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +43,7 @@ class LeafAnswer:
 
 
 def solve_leaf(
-    bounds: Bounds, start: str, row: Tensor, signs: Mapping[str, Tensor], seconds: float
+    bounds: Bounds, start: str, row: Tensor, signs: Mapping[str, Tensor], deadline: Deadline
 ) -> LeafAnswer:
     """Ask the solver about one problem whose ReLUs are all settled.
 
@@ -48,7 +52,7 @@ def solve_leaf(
         start: the tensor whose function is minimised.
         row: [1, 1, *shape].
         signs: for activations with splits, the signs of their inputs, [1, *shape].
-        seconds: the solver's time limit.
+        deadline: when to stop.
     """
     inputs = list(bounds.region.ranges)
     objective, _ = _affine(bounds, start, row, inputs)
@@ -81,13 +85,14 @@ def solve_leaf(
         return LeafAnswer(None, {})
     rounds = CUTS if _has_balls(bounds, 2) else 1
     for left in reversed(range(rounds)):
+        deadline.check()
         solution = linprog(
             cost,
             A_ub=upper,
             b_ub=constant,
             bounds=limits,
             method="highs",
-            options={"time_limit": max(seconds, 0.05)},
+            options={"time_limit": max(deadline.left, LEAST_TIME)},
         )
         if left == 0 or solution.status != 0:
             break
@@ -106,7 +111,7 @@ def solve_leaf(
             b_ub=constant,
             bounds=np.concatenate([limits, np.tile([0, np.inf], (count, 1))]),
             method="highs",
-            options={"time_limit": max(seconds, 0.05)},
+            options={"time_limit": max(deadline.left, LEAST_TIME)},
         )
         if solution.status == 0 and solution.fun > 0:
             scale = 1e3 * (1 + float(np.abs(objective).sum())) / solution.fun

@@ -18,6 +18,9 @@ from provable_circuits.rounding import Interval
 from provable_circuits.verify.bounds import Bounds
 from provable_circuits.verify.relaxation import Lines
 
+MOST_NUMBERS = 2**25
+"""Numbers that the ends of circuits' own tensors hold, at most: half a gigabyte with both ends."""
+
 
 @dataclass(slots=True, eq=False)
 class Memory:
@@ -109,7 +112,12 @@ class Memory:
         sources = {node.inputs[0] for node in bounds.structure.activations}
         for name in sources & query.lasting - query.common:
             if name in bounds.ends and name not in bounds.known:
+                self.cut.pop(name, None)
                 self.cut[name] = (query.cut.get(name), bounds.ends[name])
+        held = sum(lower.numel() for _, (lower, _) in self.cut.values())
+        while held > MOST_NUMBERS:
+            oldest = next(iter(self.cut))
+            held -= self.cut.pop(oldest)[1][0].numel()
 
 
 def expanded(ends: Interval, count: int) -> Interval:

@@ -1,8 +1,9 @@
 """One question on its way through the stages: cheap answers first, rigorous ones only.
 
     the same function -> pool of earlier witnesses -> backward linear bounds -> corners the bounds
-    point to -> gradient attack -> optimised slopes -> branch and bound on ReLUs -> exact
-    arithmetic, or halving of the inputs, where those can tell more
+    point to -> gradient attack -> optimised slopes -> branch and bound on ReLUs, with hulls of
+    their layers where networks are large -> exact arithmetic, or halving of the inputs, where those
+    can tell more
 
 A stage either answers or hands on what it learnt.
 """
@@ -31,7 +32,6 @@ from provable_circuits.verify.hull.closer import closer_common
 from provable_circuits.verify.hull.search import FIRST_PARTS, MOST_PARTS, HullSearch, has_hulls
 from provable_circuits.verify.memory import expanded, moved
 from provable_circuits.verify.region import Region
-from provable_circuits.verify.relaxation import leak
 from provable_circuits.verify.relaxed import Relaxed
 from provable_circuits.verify.roots import Roots, slip
 from provable_circuits.verify.slopes import optimise
@@ -337,10 +337,7 @@ class Question:
         if isinstance(verdict, Refuted):
             self.found = verdict.witness
             return self._refuted("exact")
-        kinked = all(
-            leak(self.structure.ops[node.name]) is not None for node in self.structure.activations
-        )
-        curved = not kinked or self.region.has_balls(2)
+        curved = not self.structure.kinked or self.region.has_balls(2)
         if roots is not None and curved:
             self.stage = "halving"
             status = Halving(roots, self._try, self.deadline).run()

@@ -1,6 +1,6 @@
 """Screening: many circuits of a small network through the cheap stages, in one pass each.
 
-    pool of earlier witnesses -> backward linear bounds -> corners
+    pool of earlier witnesses -> backward linear bounds -> corners -> a few splits
 
 On small networks a question costs what its many small operations cost, whatever they work on; a
 batch of circuits costs little more than one. Circuits are bounded together that remove from the

@@ -24,10 +24,10 @@ ROUNDS = 2
 """How often what is open is split."""
 
 MOST_PARTS = 4
-"""Open parts of one row at which it is given up."""
+"""A row with more open parts than these is given up."""
 
 MOST_FAILURES = 5
-"""Failures after which a try is left out no more often than after fewer."""
+"""After so many failures in a row the pause before the next try grows no longer."""
 
 
 @dataclass(slots=True)

@@ -116,12 +116,17 @@ class Verifier:
     def screen(self, circuits: Sequence[Circuit], timeout: float = 45.0) -> list[Verdict | None]:
         """Cheap answers for many circuits at once; None for those that only ``ask`` can decide.
 
-        Earlier witnesses, one pass of linear bounds and a short attack for all of them together. Of
-        networks that are not small a circuit costs as much here as there, and all are left to
-        ``ask``.
+        Earlier witnesses, one pass of linear bounds, the corners that these point to and a few
+        splits, for all of them together. Of networks that are not small a circuit costs as much
+        here as there, and all are left to ``ask``.
         """
         deadline = Deadline.after(_seconds(timeout))
-        return self._screen.answers([self._own(circuit) for circuit in circuits], deadline)
+        try:
+            return self._screen.answers([self._own(circuit) for circuit in circuits], deadline)
+        except (MemoryError, RuntimeError) as error:
+            if not _out_of_memory(error):
+                raise
+            return [None] * len(circuits)
 
     def broken(self, circuits: Sequence[Circuit]) -> list[bool]:
         """Which circuits earlier witnesses seem to break, by plain runs: a guess, no verdict."""

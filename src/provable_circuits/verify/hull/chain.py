@@ -48,8 +48,11 @@ class Chain:
     @property
     def entries(self) -> int:
         """How many entries all lines of one part have."""
-        problems = (self.problem, *(layer.problem for layer in self.layers))
-        return sum(problem.sparse.values.numel() for problem in problems)
+        total = 0
+        for problem in (self.problem, *(layer.problem for layer in self.layers)):
+            self.deadline.check()
+            total += problem.sparse.values.numel()
+        return total
 
     @property
     def sizes(self) -> list[int]:

@@ -102,7 +102,7 @@ def closer_ends(bounds: Bounds, wanted: Collection[str]) -> Iterator[tuple[str, 
         alone = Bounds(Structure(below, structure.device), region, 1, known, deadline=deadline)
         alone.compute(refine=False)
         shape = structure.graph[name].shape
-        rows = torch.eye(len(lower), dtype=lower.dtype, device=lower.device)[units]
+        rows = lower.new_zeros(len(units), len(lower)).scatter_(1, units.unsqueeze(1), 1.0)
         rows = torch.cat([rows, -rows]).reshape(1, 2 * len(units), *shape)
         condenser = Condenser(alone, name, rows, lower.new_zeros(2 * len(units)))
         if not len(condenser.problem.first):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from provable_circuits.verify.costs import hinges
+from provable_circuits.verify.costs import LEAST, hinges
 from provable_circuits.verify.hull.certificate import Multipliers
 from provable_circuits.verify.hull.chain import Chain
 from provable_circuits.verify.hull.joint import Joint, Seen
@@ -25,16 +25,13 @@ from provable_circuits.verify.hull.joint import Joint, Seen
 ROOT_STEPS, PART_STEPS = 40, 12
 
 FEW = 8
-"""A batch of no more parts than these costs hardly less than one of their quarters."""
+"""So few parts are split into quarters: a batch of these costs hardly more than one of halves."""
 
 MOST_ENTRIES = 2**22
 """Entries of all lines that are chosen at once, at most."""
 
 CLOSE = 0.05
-"""A part is worth a certificate if it lacks no more than this share of what the whole did."""
-
-LEAST = 1e-9
-"""The score of an open unit that costs nothing now, so that it still counts as open."""
+"""A part is worth a certificate if it lacks no more than this share of what lacked before."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +94,7 @@ class Bounded:
     Attributes:
         closed: the rigorous bounds of those that are closed.
         left: the others.
-        cube: the coefficients of the cube behind the bounds of those.
+        cube: the coefficients of the cube behind the bounds of those left.
     """
 
     closed: Tensor
@@ -133,6 +130,9 @@ class Waiting:
         self._heap: list[tuple[float, int, Parts]] = []
         self._count = itertools.count()
 
+    def __len__(self) -> int:
+        return len(self._heap)
+
     def add(self, parts: Parts) -> None:
         """More parts."""
         everyone = torch.arange(len(parts), device=parts.row.device)
@@ -140,15 +140,22 @@ class Waiting:
             alone = parts[everyone[i : i + 1]]
             heapq.heappush(self._heap, (value, next(self._count), alone))
 
-    def take(self, most: int, lost: Tensor) -> Parts:
-        """So many parts at most, of rows that are not ``lost``, a mask; they wait no longer."""
-        taken: list[Parts] = []
-        given_up = lost.tolist()
-        while self._heap and len(taken) < most:
-            part = heapq.heappop(self._heap)[2]
-            if not given_up[int(part.row)]:
-                taken.append(part)
+    def take(self, most: int) -> Parts:
+        """So many parts at most, which wait no longer."""
+        count = min(most, len(self._heap))
+        taken = [heapq.heappop(self._heap)[2] for _ in range(count)]
         return Parts.joined(taken) if taken else self._none
+
+    def drop(self, lost: Tensor) -> None:
+        """Forget the parts of rows that are given up, a mask."""
+        given_up = lost.tolist()
+        self._heap = [one for one in self._heap if not given_up[int(one[2].row)]]
+        heapq.heapify(self._heap)
+
+    @property
+    def rows(self) -> list[int]:
+        """The rows of all parts."""
+        return [int(part.row) for _, _, part in self._heap]
 
 
 class PartBounds:
@@ -184,7 +191,7 @@ class PartBounds:
         """Parts bounded anew."""
         goal, known = self.problem.goal[parts.row], self.chain.known(parts.signs)
         chosen, seen = self.joint.climb(goal, known, parts.chosen, steps)
-        value = seen.value.double().nan_to_num(nan=-math.inf)
+        value = seen.value.double().nan_to_num(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
         scores = self._scores(goal.second, chosen[0].second, seen)
         learnt = Parts(
             row=parts.row,
@@ -193,7 +200,7 @@ class PartBounds:
             value=torch.maximum(value, parts.value),
             scores=torch.where(parts.signs == 0, scores.clamp_min(LEAST), 0.0),
         )
-        likely = (value >= CLOSE * parts.value).nonzero().flatten()
+        likely = (value >= CLOSE * parts.value.clamp_max(0.0)).nonzero().flatten()
         signs = [own[likely] for own in known]
         multipliers = [own[likely] for own in chosen]
         proved = self.chain.certify(goal[likely], signs, multipliers).value

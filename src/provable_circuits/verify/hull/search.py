@@ -30,7 +30,7 @@ FIRST_PARTS, MOST_PARTS = 64, 4096
 """Parts of a row after which it is given up: at first, and in the end."""
 
 MOST_KEPT = 2**28
-"""Entries of the lines of all parts of a row, at most."""
+"""Entries of the lines of all parts that wait, at most."""
 
 
 def has_hulls(structure: Structure, region: Region) -> bool:
@@ -74,21 +74,26 @@ class HullSearch(RootSearch):
     def _decide(self, chain: Chain, condenser: Condenser, rows: Tensor) -> Tensor | None:
         """Which of one problem's rows stay open; None when there is a witness."""
         bounds = PartBounds(closer_second(chain))
-        most = min(self.most, MOST_KEPT // max(chain.entries, 1))
+        room = MOST_KEPT // max(chain.entries, 1)
         lost = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
         spent = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
         found = bounds.roots()
-        waiting = Waiting(found.left[:0])
+        waiting = Waiting(found.left[torch.arange(0, device=rows.device)])
         while True:
             if len(found.closed):
                 self.reached = min(self.reached, float(found.closed.min()))
             if self._try(condenser, found.cube, rows):
                 return None
             left = found.left
-            stuck = ~(left.scores > 0).any(1) | (spent[left.row] >= most)
-            lost[left.row[stuck]] = True
             waiting.add(left)
-            batch = waiting.take(WIDTH, lost)
+            stuck = ~(left.scores > 0).any(1) | (spent[left.row] >= self.most)
+            if bool(stuck.any()):
+                lost[left.row[stuck]] = True
+                waiting.drop(lost)
+            if len(waiting) > room:
+                lost[waiting.rows] = True
+                waiting.drop(lost)
+            batch = waiting.take(WIDTH)
             if not len(batch):
                 return lost.nonzero().flatten()
             self.deadline.check()
