@@ -12,8 +12,8 @@ from provable_circuits.verify.hull.certificate import Multipliers, through
 from provable_circuits.verify.hull.condensed import Condensed
 from provable_circuits.verify.slopes import Adam
 
-RATE = 0.2
-SIGN_RATE = 2.0
+RATE = 0.35
+SIGN_RATE = 0.7
 MOMENTUM = 0.6
 
 

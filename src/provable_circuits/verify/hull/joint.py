@@ -35,7 +35,7 @@ from provable_circuits.verify.hull.chain import Chain
 from provable_circuits.verify.hull.condensed import Condensed, Rows
 from provable_circuits.verify.slopes import Adam
 
-DUAL_RATE = 0.15
+DUAL_RATE = 0.07
 LAST_RATE = 0.13
 
 OTHERS_EVERY = 4
