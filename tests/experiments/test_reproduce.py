@@ -83,8 +83,12 @@ def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
         reproduce(request, tmp_path, listener=stop)
     before = (tmp_path / "rows.jsonl").read_text()
     assert len(rows(tmp_path)) == 3
+    so_far = "3 of 7 rows so far: the same command goes on."
+    assert so_far in (tmp_path / "table.md").read_text()
+    assert len((tmp_path / "table.csv").read_text().splitlines()) == 4
     heard: list[Progress] = []
-    reproduce(request, tmp_path, listener=heard.append)
+    page = reproduce(request, tmp_path, listener=heard.append)
+    assert "so far" not in page
     after = (tmp_path / "rows.jsonl").read_text()
     assert after.startswith(before)
     assert len(rows(tmp_path)) == 7

@@ -121,21 +121,44 @@ def setting_jobs(setting: Job, batches: int) -> list[Job]:
 def reproduce(
     request: Request, out: Path, workers: int = 1, listener: Listener | None = None
 ) -> str:
-    """Run what is not yet there, write table and figures, and return the page as Markdown."""
+    """Run what is not yet there, write table and figures, and return the page as Markdown.
+
+    A run that is interrupted leaves the table and figures of what is there by then.
+    """
     _check(request)
     bench = _bench(request)
     jobs = request.jobs(len(bench.batches))
     journal = Journal(out / "rows.jsonl", request.head(bench.benchmark.graph.digest))
     left = [job for job in jobs if job.key not in journal.rows]
     began = time.monotonic()
-    for done, row in enumerate(_rows(request, bench, left, workers), 1):
-        journal.add(row)
-        if listener is not None:
-            listener(_progress(row, began, done, len(left)))
-    wanted = [journal.rows[job.key] for job in jobs]
-    table = _table(request, wanted)
-    figures = draw(request.experiment, wanted, out)
-    page = _page(request, bench, table, workers, wanted) + _shown(figures)
+    page = ""
+    try:
+        for done, row in enumerate(_rows(request, bench, left, workers), 1):
+            journal.add(row)
+            if listener is not None:
+                listener(_progress(row, began, done, len(left)))
+    finally:
+        there = [journal.rows[job.key] for job in jobs if job.key in journal.rows]
+        if there:
+            page = _write(request, bench, workers, out, there, len(jobs))
+    return page
+
+
+def _write(
+    request: Request,
+    bench: Bench,
+    workers: int,
+    out: Path,
+    rows: Sequence[dict[str, Any]],
+    total: int,
+) -> str:
+    """Table and figures of the rows that are there, of so many in all; the page."""
+    table = _table(request, rows)
+    figures = draw(request.experiment, rows, out)
+    page = _page(request, bench, table, workers, rows)
+    if len(rows) < total:
+        page += f"\n{len(rows)} of {total} rows so far: the same command goes on.\n"
+    page += _shown(figures)
     (out / "table.md").write_text(page)
     (out / "table.csv").write_text(as_csv(table))
     return page
