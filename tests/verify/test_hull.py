@@ -306,6 +306,10 @@ def test_parts_wait_in_the_order_of_their_bounds() -> None:
     assert (rest.row.tolist(), rest.value.tolist()) == ([0], [-1.0]), "row 2 was given up"
     assert first.chosen[0].shares.flatten().tolist() == [-4.0, -3.0], "multipliers come along"
     assert len(waiting.take(2)) == 0
+    for _ in range(3):
+        waiting.add(given[1:3])
+        waiting.add(given[:1])
+        assert waiting.take(3).value.tolist() == [-4.0, -2.0, -1.0]
 
 
 def test_nothing_is_closed_without_a_certificate(monkeypatch: pytest.MonkeyPatch) -> None:

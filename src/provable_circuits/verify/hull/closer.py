@@ -103,11 +103,12 @@ def closer_ends(bounds: Bounds, wanted: Collection[str]) -> Iterator[tuple[str, 
         alone.compute(refine=False)
         shape = structure.graph[name].shape
         rows = lower.new_zeros(len(units), len(lower)).scatter_(1, units.unsqueeze(1), 1.0)
-        rows = torch.cat([rows, -rows]).reshape(1, 2 * len(units), *shape)
-        condenser = Condenser(alone, name, rows, lower.new_zeros(2 * len(units)))
+        rows = rows.reshape(1, len(units), *shape)
+        condenser = Condenser(alone, name, rows, lower.new_zeros(len(units)))
         if not len(condenser.problem.first):
             continue
-        chain = Chain(condenser.problem, condenser.below(), structure.guide, deadline)
+        problem = condenser.problem.both_ways()
+        chain = Chain(problem, condenser.below(), structure.guide, deadline)
         if chain.entries > MOST_ENTRIES or _work(chain) > COMMON_WORK:
             return
         least, most = _least(chain, COMMON_STEPS).split(len(units))

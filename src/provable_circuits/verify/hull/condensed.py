@@ -120,6 +120,10 @@ class Condensed:
             upper=self.upper[none],
         )
 
+    def both_ways(self) -> Condensed:
+        """The same with the negatives of its rows after them."""
+        return self._changed(goal=Rows.joined([self.goal, -self.goal]))
+
     def with_ends(self, lower: Tensor, upper: Tensor) -> Condensed:
         """The same with closer ends of y."""
         return self._changed(
