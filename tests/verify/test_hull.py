@@ -34,6 +34,7 @@ from provable_circuits.verify.hull.closer import closer_common, closer_ends, clo
 from provable_circuits.verify.hull.condense import Condenser
 from provable_circuits.verify.hull.condensed import Condensed, Rows
 from provable_circuits.verify.hull.joint import Joint
+from provable_circuits.verify.hull.lines import Settled
 from provable_circuits.verify.hull.search import HullSearch
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.roots import Roots
@@ -84,6 +85,19 @@ def unknown(goal: Rows) -> Signs:
     return Signs(torch.zeros_like(goal.first), torch.zeros_like(goal.second))
 
 
+def settled(given: Condensed, dice: torch.Generator) -> Settled:
+    """Some units moving, and settled shares that nobody would choose."""
+    units, width = given.sparse.values.shape
+    small = Settled.small(given, 0.5 + torch.randn(units, generator=dice).double())
+    wild = 0.5 + torch.randn(units, width, generator=dice).double()
+    return small.with_shares(given, wild, torch.rand(units, generator=dice) < 0.6)
+
+
+def settled_small(given: Condensed) -> Settled:
+    """All units moving, small entries with no share in the lines."""
+    return Settled.small(given, torch.zeros_like(given.top))
+
+
 @pytest.fixture(params=["every entry", "largest entries"])
 def kept_apart(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether all entries of a row have shares of their own, or the largest ones."""
@@ -109,15 +123,16 @@ def test_certificates_hold_for_any_multipliers(seed: int, kept_apart: bool) -> N
         return torch.randint(-1, 2, (k, units), generator=dice).double() * kept
 
     known = Signs(signs(FIRST), signs(SECOND))
-    wild = torch.randn(k, FIRST, given.sparse.values.shape[1], generator=dice).double()
+    some = settled(given, dice)
+    width = given.sparse.values.shape[1]
+    wild = torch.randn(k, len(some.moving), width, generator=dice).double()
     chosen = Multipliers(
         3 * torch.randn(k, SECOND, generator=dice).double(),
         3 * torch.rand(k, FIRST, generator=dice).double() - 1,
         torch.randn(k, FIRST, generator=dice).double(),
         0.5 + wild * torch.where(torch.rand(k, 1, 1, generator=dice) < 0.5, 1.0, 0.2),
-        0.5 + torch.randn(k, FIRST, generator=dice).double(),
     )
-    found = certify(given, given.goal[row], known, chosen).value
+    found = certify(given, some, given.goal[row], known, chosen).value
     met = 0
     for i in range(k):
         there = ((x * known.first[i] >= 0).all(1)) & ((y * known.second[i] >= 0).all(1))
@@ -270,10 +285,10 @@ def test_parts_are_bounded_soundly_and_no_worse_than_the_whole(seed: int) -> Non
 def test_few_parts_are_split_twice(few: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts_room, "FEW", few)
     none = torch.zeros(2, 0, dtype=torch.float64)
-    chosen = Multipliers(none, none, none, none.unsqueeze(2), none)
+    chosen = Multipliers(none, none, none, none.unsqueeze(2))
     scores = torch.tensor([[0.0, 3.0, 2.0, 1.0], [2.0, 1.0, 0.0, 0.0]], dtype=torch.float64)
     signs = torch.tensor([[1.0, 0, 0, 0], [0, 0, -1, 1]], dtype=torch.float64)
-    given = parts_room.Parts(torch.arange(2), signs, (chosen,), torch.zeros(2), scores)
+    given = parts_room.Parts(torch.arange(2), signs, (chosen,), torch.zeros(2), scores, none)
     children = parts_room.split(given)
     assert (
         len({(int(r), *s.tolist()) for r, s in zip(children.row, children.signs, strict=True)})
@@ -291,25 +306,44 @@ def test_few_parts_are_split_twice(few: int, count: int, monkeypatch: pytest.Mon
 def test_parts_wait_in_the_order_of_their_bounds() -> None:
     values, owners = [-1.0, -4.0, -2.0, -3.0], [0, 1, 2, 0]
     own = torch.tensor(values, dtype=torch.float64).unsqueeze(1)
-    chosen = Multipliers(own, own, own, own.unsqueeze(2), own)
+    chosen = Multipliers(own, own, own, own.unsqueeze(2))
     row, value = torch.tensor(owners), own[:, 0]
-    given = parts_room.Parts(row, own, (chosen,), value, own)
-    waiting = parts_room.Waiting(given[:0])
+    given = parts_room.Parts(row, own, (chosen,), value, own, own)
+    waiting = parts_room.Waiting()
     waiting.add(given[:3])
     waiting.add(given[:0])
     waiting.add(given[3:])
-    assert sorted(waiting.rows) == [0, 0, 1, 2]
-    waiting.drop(torch.tensor([False, False, True]))
-    assert len(waiting) == 3
-    first, rest = waiting.take(2), waiting.take(2)
-    assert (first.row.tolist(), first.value.tolist()) == ([1, 0], [-4.0, -3.0])
-    assert (rest.row.tolist(), rest.value.tolist()) == ([0], [-1.0]), "row 2 was given up"
-    assert first.chosen[0].shares.flatten().tolist() == [-4.0, -3.0], "multipliers come along"
-    assert len(waiting.take(2)) == 0
+    assert len(waiting) == 4
+    first, rest = waiting.take(3), waiting.take(2)
+    assert (first.row.tolist(), first.value.tolist()) == ([1, 0, 2], [-4.0, -3.0, -2.0])
+    assert (rest.row.tolist(), rest.value.tolist()) == ([0], [-1.0])
+    assert first.chosen[0].shares.flatten().tolist() == [-4.0, -3.0, -2.0], "with multipliers"
+    assert len(waiting) == 0
     for _ in range(3):
-        waiting.add(given[1:3])
+        waiting.add(given[1:])
         waiting.add(given[:1])
-        assert waiting.take(3).value.tolist() == [-4.0, -2.0, -1.0]
+        assert sorted(waiting.take_easiest(2).value.tolist()) == [-2.0, -1.0]
+        assert waiting.take(3).value.tolist() == [-4.0, -3.0]
+
+
+@pytest.mark.parametrize("moving", [0.0, 0.7])
+def test_parts_go_on_from_what_is_settled(moving: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is settled, the multipliers prove what they did, and parts of it prove more."""
+    monkeypatch.setattr(parts_room, "MOVING", moving)
+    _, condenser = question(torch.Generator().manual_seed(1), images(1))
+    chain = Chain(condenser.problem, condenser.below(), torch.float64, Deadline())
+    whole = parts_room.PartBounds(chain)
+    root = whole.roots().left[torch.tensor([0])]
+    narrow, same = whole.narrowed(root)
+    assert narrow.chain.entries < chain.entries
+    assert (narrow.chain.entries > 0) == (moving > 0)
+    goal = chain.problem.goal[root.row]
+    before = chain.certify(goal, chain.known(root.signs), root.chosen)
+    after = narrow.chain.certify(goal, chain.known(same.signs), same.chosen)
+    assert after.value.tolist() == pytest.approx(before.value.tolist(), abs=1e-9)
+    assert float((after.cube - before.cube).abs().max()) < 1e-9
+    found = narrow.children(same.split())
+    assert float(torch.cat([found.left.value, found.closed]).min()) > float(before.value)
 
 
 def test_nothing_is_closed_without_a_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,9 +381,13 @@ def test_the_hull_of_a_unit_is_exact_where_a_chord_is_not(off: float) -> None:
     signs = Signs(still, goal.second)
     taken = torch.where(given.sparse.columns == 0, 1.0, 0.0).double()
     shares = taken.unsqueeze(0)
-    best = certify(given, goal, signs, Multipliers(goal.second, still, still, shares, still)).value
     chord = torch.full_like(shares, 0.5)
-    worse = certify(given, goal, signs, Multipliers(goal.second, still, still, chord, still)).value
+    best, worse = (
+        certify(
+            given, settled_small(given), goal, signs, Multipliers(goal.second, still, still, each)
+        ).value
+        for each in (shares, chord)
+    )
     assert float(best) == pytest.approx(-1.0 - off)
     assert float(best) <= -1.0 - off
     assert float(worse) == pytest.approx(-2.0 - off)
@@ -368,7 +406,8 @@ def test_every_radius_counts_in_full(seed: int) -> None:
     truth = truth - goal.second.abs() @ second.radius - rows.abs() @ first.radius
     none = torch.zeros_like(goal.first)
     shares = torch.zeros(len(goal), *given.sparse.values.shape, dtype=torch.float64)
-    found = certify(given, goal, signs, Multipliers(goal.second, none, none, shares, none)).value
+    chosen = Multipliers(goal.second, none, none, shares)
+    found = certify(given, settled_small(given), goal, signs, chosen).value
     assert bool((found <= truth).all())
     assert found.tolist() == pytest.approx(truth.tolist(), abs=1e-9)
 
@@ -398,12 +437,17 @@ def test_no_bound_is_had_from_what_is_not_finite() -> None:
     (start,) = Chain(given, [], torch.float64, Deadline()).fresh(given.goal, [signs])
     shares = torch.zeros(3, *given.sparse.values.shape, dtype=torch.float64)
     chosen = replace(start, shares=shares)
-    found = certify(given, given.goal, signs, chosen).value
+    small = settled_small(given)
+    found = certify(given, small, given.goal, signs, chosen).value
     assert found[0] == -torch.inf
     assert found[1] == -torch.inf
     assert found[2] > -torch.inf
     shares[2, 0, 0] = torch.nan
-    assert certify(given, given.goal, signs, chosen).value[2] == -torch.inf
+    assert certify(given, small, given.goal, signs, chosen).value[2] == -torch.inf
+    worthless = torch.full((FIRST, given.sparse.values.shape[1]), torch.nan)
+    chosen = replace(start, shares=start.shares[:, :0])
+    none = small.with_shares(given, worthless, torch.zeros(FIRST, dtype=torch.bool))
+    assert certify(given, none, given.goal, signs, chosen).value.tolist() == [-torch.inf] * 3
 
 
 def images(seed: int, scale: float = 1.0) -> pc.Graph:
@@ -584,9 +628,13 @@ def test_chains_hold_for_any_multipliers_and_signs(seed: int, kept_apart: bool) 
         better, _ = joint.climb(goal, known, chosen, 40)
         wild = [
             Multipliers(*(torch.randn(part.shape, generator=dice).double() for part in parts))
-            for parts in ((m.second, m.slopes, m.first, m.shares, m.rest) for m in chosen)
+            for parts in ((m.second, m.slopes, m.first, m.shares) for m in chosen)
         ]
         found = [chain.certify(goal, known, each).value for each in (chosen, better, wild)]
+        masks = [torch.rand(size, generator=dice) < 0.5 for size in chain.sizes[1:]]
+        narrow, _ = chain.narrowed(wild, masks)
+        left = [replace(m, shares=m.shares[:, n]) for m, n in zip(better, masks, strict=True)]
+        found.append(narrow.certify(goal, known, left).value)
         for value in found:
             assert bool((value <= held[start][:, row]).all())
         assert float((found[1] - found[0]).mean()) > 0

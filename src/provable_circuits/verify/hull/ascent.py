@@ -10,6 +10,8 @@ from torch import Tensor
 
 from provable_circuits.verify.hull.certificate import Multipliers, through
 from provable_circuits.verify.hull.condensed import Condensed
+from provable_circuits.verify.hull.lines import Settled
+from provable_circuits.verify.hull.matrix import Matrix
 from provable_circuits.verify.slopes import Adam
 
 RATE = 0.35
@@ -20,14 +22,15 @@ MOMENTUM = 0.6
 class Layer:
     """What the open units of one layer read, whatever part they are in."""
 
-    def __init__(self, problem: Condensed, dtype: torch.dtype) -> None:
-        sparse = problem.sparse
-        self.columns = sparse.columns.flatten()
+    def __init__(self, problem: Condensed, settled: Settled, dtype: torch.dtype) -> None:
+        sparse, moving = problem.sparse, settled.moving
+        self.moving = moving
+        self.columns = sparse.columns[moving].flatten()
         self.count = sparse.count
-        self.values = sparse.values.to(dtype)
+        self.values = sparse.values[moving].to(dtype)
         self.sizes, self.turns = self.values.abs(), self.values.sign()
-        self.whole = sparse.whole
-        self.others, self.others_size = sparse.rest.to(dtype), sparse.rest_size.to(dtype)
+        self.matrix = Matrix(torch.cat([problem.first.cube.to(dtype), settled.lines.to(dtype)]))
+        self.held = settled.held.to(dtype)
         self.total = sparse.total.to(dtype)
         self.constant = problem.first.constant.to(dtype)
 
@@ -45,59 +48,47 @@ class Units:
         self.sign = sign.to(dtype)
         self.free, self.split = self.sign == 0, bool((sign != 0).any())
         self.slopes, self.first = start.slopes.to(dtype), start.first.to(dtype)
-        self.shares, self.rest = start.shares.to(dtype, copy=True), start.rest.to(dtype, copy=True)
-        self.speed, self.rest_speed = torch.zeros_like(self.shares), torch.zeros_like(self.rest)
+        self.shares = start.shares.to(dtype, copy=True)
+        self.speed = torch.zeros_like(self.shares)
         self.met, self.room = torch.empty_like(self.shares), torch.empty_like(self.shares)
         self.slope_mover, self.first_mover = Adam(self.slopes), Adam(self.first)
 
-    def weigh(
-        self, coefficients: Tensor, straight: Tensor | None = None, anew: bool = True
-    ) -> tuple[Tensor, Tensor]:
+    def weigh(self, coefficients: Tensor, straight: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """What a h + d x, for coefficients a and d, adds to a bound and to the cube's coefficients.
 
         Args:
             coefficients: a, [k, units].
             straight: d, if there are any; [k, units].
-            anew: whether small entries are looked at as well; else they add what they did before.
         """
-        layer = self.layer
+        layer, room = self.layer, self.room
         self.rows = coefficients
         self.weight = (-coefficients).clamp_min_(0.0).mul_(self.free)
-        held = torch.mul(self.shares, layer.sizes, out=self.room).sum(2)
-        held = held + self.rest * layer.others_size
+        own = torch.mul(self.shares, layer.sizes, out=room).sum(2)
+        held = layer.held.expand_as(coefficients).index_add(1, layer.moving, own)
         self.lean = held - (layer.total - held + layer.constant)
         self.height = held - self.lean.clamp_max(0.0)
         direct = through(coefficients, self.sign, self.slopes, self.first)
         direct = direct if straight is None else direct + straight
-        weight, room = self.weight.unsqueeze(2), self.room
-        entries = torch.addcmul(direct.unsqueeze(2), weight, self.shares, value=-1.0, out=room)
-        entries = entries.mul_(layer.values).flatten(1)
+        weight = self.weight[:, layer.moving].neg_().unsqueeze(2)
+        entries = torch.mul(self.shares, weight, out=room).mul_(layer.values).flatten(1)
         added = entries.new_zeros(len(entries), layer.count + 1)
         added = added.index_add_(1, layer.columns, entries)[:, :-1]
-        if not layer.whole:
-            if anew:
-                self.others_added = (direct - self.weight * self.rest) @ layer.others
-            added = added + self.others_added
+        added = added + layer.matrix.rows(torch.cat([direct, -self.weight], dim=1))
         return direct @ layer.constant - (self.weight * self.height).sum(1), added
 
-    def look(self, point: Tensor, anew: bool = True, rate: float = 0.0) -> None:
+    def look(self, point: Tensor, rate: float = 0.0) -> None:
         """See what the units read and give at points of the cube [k, n + 1], the last entry 0.
 
         Args:
             point: the points.
-            anew: whether small entries are looked at as well; else they read what they did before.
             rate: how far to go up from here, if at all.
         """
         layer = self.layer
         torch.index_select(point, 1, layer.columns, out=self.met.view(len(point), -1))
-        products = torch.mul(self.met, layer.values, out=self.room)
-        self.read = products.sum(2) + layer.constant
-        above = products.mul_(self.shares).sum(2) + self.height
-        if not layer.whole:
-            if anew:
-                self.others_read = point[:, :-1] @ layer.others.T
-            self.read += self.others_read
-            above += self.rest * self.others_read
+        drawn = torch.mul(self.met, layer.values, out=self.room).mul_(self.shares).sum(2)
+        read, above = layer.matrix.at(point[:, :-1]).tensor_split(2, dim=1)
+        self.read = read + layer.constant
+        above = (above + self.height).index_add_(1, layer.moving, drawn)
         free = torch.where(self.rows < 0, above, self.slopes * self.read)
         self.given = torch.where(self.free, free, self.read * (self.sign > 0))
         self.off = self.rows * (self.read.clamp_min(0.0) - self.given)
@@ -106,14 +97,10 @@ class Units:
 
     def _move(self, rate: float) -> None:
         """One step up."""
-        layer, lean = self.layer, -0.5 * self.lean.sign()
+        layer, lean = self.layer, -0.5 * self.lean[:, self.layer.moving].sign()
         up = torch.addcmul(lean.unsqueeze(2), self.met, layer.turns, value=-0.5, out=self.met)
         self.speed.lerp_(up, 1 - MOMENTUM)
         self.shares.add_(self.speed, alpha=RATE * rate).clamp_(0.0, 1.0)
-        if not layer.whole:
-            up = lean - 0.5 * self.others_read / layer.others_size.clamp_min(1e-30)
-            self.rest_speed.lerp_(up, 1 - MOMENTUM)
-            self.rest.add_(self.rest_speed, alpha=RATE * rate).clamp_(0.0, 1.0)
         gain = self.rows.clamp_min(0.0).mul_(self.read).mul_(self.free)
         self.slopes = (self.slopes + RATE * rate * self.slope_mover.step(gain)).clamp_(0.0, 1.0)
         if self.split:
@@ -123,4 +110,4 @@ class Units:
 
     def chosen(self, second: Tensor) -> Multipliers:
         """The multipliers, those of second units given."""
-        return Multipliers(second, self.slopes, self.first, self.shares, self.rest)
+        return Multipliers(second, self.slopes, self.first, self.shares)

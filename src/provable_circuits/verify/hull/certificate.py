@@ -27,7 +27,7 @@ so a line is given by the share s_j in [0, 1] of G_ij that it takes at each coor
 
     f_j = s_j G_ij,    |f| = t = sum s_j |G_ij|,    |G_i - f| = T - t,    T = |G_i|.
 
-Where G_ij is small, all coordinates have one share in common.
+Most shares are settled for all parts alike (``lines``), the others are each part's own.
 
 Finally the linear function of z that has gathered is at least minus the 1-norm of its coefficients.
 
@@ -55,6 +55,7 @@ from torch import Tensor
 
 from provable_circuits.rounding import TINY, gamma
 from provable_circuits.verify.hull.condensed import Condensed, Rows
+from provable_circuits.verify.hull.lines import Settled
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,16 +83,14 @@ class Multipliers:
         slopes: d as a share of a, in [0, 1], of open units with positive a; [k, first units].
         first: how far d is from a where x >= 0 was fixed, from 0 where x <= 0 was, not negative;
             [k, first units].
-        shares: s at the largest entries of G, of open units with negative a, in [0, 1];
-            [k, first units, width].
-        rest: s at all others, [k, first units].
+        shares: s at the largest entries of G, of the units that are moving, in [0, 1];
+            [k, moving units, width].
     """
 
     second: Tensor
     slopes: Tensor
     first: Tensor
     shares: Tensor
-    rest: Tensor
 
     def __getitem__(self, index: Tensor | slice) -> Multipliers:
         return Multipliers(*(getattr(self, field.name)[index] for field in fields(self)))
@@ -151,11 +150,14 @@ def through(rows: Tensor, signs: Tensor, slopes: Tensor, first: Tensor) -> Tenso
     return torch.where(signs == 0, slopes * rows.clamp_min(0.0), fixed)
 
 
-def certify(problem: Condensed, goal: Rows, signs: Signs, chosen: Multipliers) -> Certified:
+def certify(
+    problem: Condensed, settled: Settled, goal: Rows, signs: Signs, chosen: Multipliers
+) -> Certified:
     """Lower bounds of one row each, on the parts where units have these signs.
 
     Args:
         problem: the problem.
+        settled: what is settled of the first layer's lines, from shares in [0, 1].
         goal: k of its rows.
         signs: what is known of the parts.
         chosen: any multipliers at all; better ones prove more.
@@ -166,14 +168,13 @@ def certify(problem: Condensed, goal: Rows, signs: Signs, chosen: Multipliers) -
     slopes, fixed = chosen.slopes.double().clamp(0.0, 1.0), chosen.first.double().clamp_min(0.0)
     share = through(rows, signs.first, slopes, fixed)
     weight = torch.where(signs.first == 0, (-rows).clamp_min(0.0), 0.0)
-    shares = chosen.shares.double().clamp(0.0, 1.0)
-    rest = chosen.rest.double().clamp(0.0, 1.0)
-    held = torch.einsum("kmw,mw->km", shares, sparse.sizes) + rest * sparse.rest_size
+    shares, moving = chosen.shares.double().clamp(0.0, 1.0), settled.moving
+    own = torch.einsum("kmw,mw->km", shares, sparse.sizes[moving])
+    held = settled.held.expand(len(own), -1).index_add(1, moving, own)
     height = torch.maximum(held, sparse.total - held + first.constant + first.radius)
-    lines = shares.mul_(weight.unsqueeze(2)).mul_(sparse.values)
-    cube = goal.cube + duals @ second.cube + share @ first.cube - sparse.scattered(lines)
-    if not sparse.whole:
-        cube = cube - (weight * rest) @ sparse.rest
+    lines = shares.mul_(weight[:, moving].unsqueeze(2)).mul_(sparse.values[moving])
+    cube = goal.cube + duals @ second.cube + share @ first.cube
+    cube = cube - weight @ settled.lines - sparse.scattered(lines, moving)
     base = (
         (goal.constant - goal.radius)
         + duals @ second.constant

@@ -183,10 +183,7 @@ class Below:
         first = 2 * own / self.gaps
         through = first * self.slopes
         sparse = self.problem.sparse
-        entries = through.unsqueeze(2) * sparse.values
-        left = cube.index_fill(1, self.columns, 0.0) - sparse.scattered(entries)
-        if not sparse.whole:
-            left = left - through @ sparse.rest
+        left = cube.index_fill(1, self.columns, 0.0) - through @ self.rows.cube
         constant = base - own.sum(1) - through @ self.rows.constant
         sizes = sparse.total + self.rows.constant.abs() + self.rows.radius + self.top
         scale = cube.abs().sum(1) + base.abs() + own.abs().sum(1) + first.abs() @ sizes
@@ -224,10 +221,10 @@ class Sparse:
         self.total = self.sizes.sum(1) + self.rest_size
         self.count = matrix.shape[1]
 
-    def scattered(self, entries: Tensor) -> Tensor:
-        """Entries [k, m, width] added up by column: [k, n]."""
+    def scattered(self, entries: Tensor, rows: Tensor) -> Tensor:
+        """Entries [k, r, width] of some rows [r], added up by column: [k, n]."""
         total = entries.new_zeros(len(entries), self.count + 1)
-        total.index_add_(1, self.columns.flatten(), entries.flatten(1))
+        total.index_add_(1, self.columns[rows].flatten(), entries.flatten(1))
         return total[:, :-1]
 
 

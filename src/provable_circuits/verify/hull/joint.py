@@ -38,11 +38,8 @@ from provable_circuits.verify.slopes import Adam
 DUAL_RATE = 0.07
 LAST_RATE = 0.13
 
-OTHERS_EVERY = 4
-"""Small entries, which make up little of any row, are looked at anew after so many steps."""
-
-ENOUGH = 1e-6
-"""Where all bounds are above this, they need no more steps."""
+ENOUGH, LOOK_EVERY = 1e-6, 4
+"""Where all bounds are above this, they need no more steps; it is looked at after so many."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,12 +52,14 @@ class Seen:
         second: y, [k, second units].
         lost: by how much each unit of the first layer, and then of every layer further down, is
             off its ReLU there, times its coefficient; [k, units].
+        lined: of that, what is lost under lines.
     """
 
     value: Tensor
     cube: Tensor
     second: Tensor
     lost: Tensor
+    lined: Tensor
 
 
 class _Second:
@@ -100,8 +99,8 @@ class Joint:
         self.cube, self.first = second.cube.to(dtype), second.first.to(dtype)
         self.constant = second.constant.to(dtype)
         self.layers = [
-            Layer(problem, dtype)
-            for problem in (chain.problem, *(layer.problem for layer in chain.layers))
+            Layer(problem, settled, dtype)
+            for problem, settled in zip(chain.problems, chain.settled, strict=True)
         ]
         self.slopes = [layer.slopes.to(dtype) for layer in chain.layers]
         self.doubled = [(2 / layer.gaps).to(dtype) for layer in chain.layers]
@@ -127,25 +126,24 @@ class Joint:
         below = list(zip(self.chain.layers, layers, self.slopes, self.doubled, strict=True))
         for step in range(steps + 1):
             self.chain.deadline.check()
-            anew = step % OTHERS_EVERY == 0 or step == steps
             duals = second.duals.to(dtype)
-            added, pull = top.weigh(first + duals @ self.first, anew=anew)
+            added, pull = top.weigh(first + duals @ self.first)
             value = constant + duals @ self.constant + second.brackets.to(dtype) + added
             pull = cube + duals @ self.cube + pull
             for layer, units, slopes, doubled in below:
                 own = pull[:, layer.columns]
-                added, moved = units.weigh(own * doubled, -own * doubled * slopes, anew)
+                added, moved = units.weigh(own * doubled, -own * doubled * slopes)
                 value = value - own.sum(1) + added
                 pull = pull.index_fill(1, layer.columns, 0.0) + moved
             value = value - pull.abs().sum(1)
-            last = step == steps or (anew and bool((value > ENOUGH).all()))
+            last = step == steps or (step % LOOK_EVERY == 0 and bool((value > ENOUGH).all()))
             rate = 0.0 if last else LAST_RATE ** (step / steps)
 
             point = torch.cat([-pull.sign(), pull.new_zeros(len(pull), 1)], dim=1)
             for layer, units, slopes, doubled in reversed(below):
-                units.look(point, anew, rate)
+                units.look(point, rate)
                 point[:, layer.columns] = (units.given - slopes * units.read) * doubled - 1
-            top.look(point, anew, rate)
+            top.look(point, rate)
             read = self.constant + point[:, :-1] @ self.cube.T + top.given @ self.first.T
             if last:
                 break
@@ -153,4 +151,5 @@ class Joint:
         none = second.duals[:, :0]
         found = [top.chosen(second.duals), *(units.chosen(none) for units in layers)]
         lost = torch.cat([units.off for units in (top, *layers)], dim=1)
-        return found, Seen(value, pull, read, lost)
+        lined = torch.cat([units.weight > 0 for units in (top, *layers)], dim=1)
+        return found, Seen(value, pull, read, lost, lost * lined)

@@ -30,6 +30,9 @@ FEW = 8
 MOST_ENTRIES = 2**22
 """Entries of all lines that are chosen at once, at most."""
 
+MOVING = 0.99
+"""The units whose shares each part has of its own make up so much of what is lost under lines."""
+
 CLOSE = 0.05
 """A part is worth a certificate if it lacks no more than this share of what lacked before."""
 
@@ -43,7 +46,8 @@ class Parts:
         signs: +1 and -1 where a unit's input is nonnegative or nonpositive, else 0; [k, units].
         chosen: multipliers of the problem, and of every layer further down.
         value: bounds, not rigorous; [k].
-        scores: what settling each unit promises, zero where it is settled; [k, units].
+        scores: what fixing each unit promises, zero where it is fixed; [k, units].
+        lined: what units lose under their lines, those of the second layer left out; [k, units].
     """
 
     row: Tensor
@@ -51,6 +55,7 @@ class Parts:
     chosen: tuple[Multipliers, ...]
     value: Tensor
     scores: Tensor
+    lined: Tensor
 
     def __len__(self) -> int:
         return len(self.row)
@@ -62,6 +67,7 @@ class Parts:
             tuple(own[index] for own in self.chosen),
             self.value[index],
             self.scores[index],
+            self.lined[index],
         )
 
     @staticmethod
@@ -74,6 +80,7 @@ class Parts:
             tuple(Multipliers.joined(layer) for layer in layers),
             torch.cat([parts.value for parts in several]),
             torch.cat([parts.scores for parts in several]),
+            torch.cat([parts.lined for parts in several]),
         )
 
     def split(self) -> Parts:
@@ -125,8 +132,7 @@ class Waiting:
     every time that others come and go.
     """
 
-    def __init__(self, none: Parts) -> None:
-        self._none = none
+    def __init__(self) -> None:
         self._heap: list[tuple[float, int, Parts]] = []
         self._count = itertools.count()
 
@@ -143,19 +149,13 @@ class Waiting:
     def take(self, most: int) -> Parts:
         """So many parts at most, which wait no longer."""
         count = min(most, len(self._heap))
-        taken = [heapq.heappop(self._heap)[2] for _ in range(count)]
-        return Parts.joined(taken) if taken else self._none
+        return Parts.joined([heapq.heappop(self._heap)[2] for _ in range(count)])
 
-    def drop(self, lost: Tensor) -> None:
-        """Forget the parts of rows that are given up, a mask."""
-        given_up = lost.tolist()
-        self._heap = [one for one in self._heap if not given_up[int(one[2].row)]]
-        heapq.heapify(self._heap)
-
-    @property
-    def rows(self) -> list[int]:
-        """The rows of all parts."""
-        return [int(part.row) for _, _, part in self._heap]
+    def take_easiest(self, most: int) -> Parts:
+        """The same, those that lack least: their children hardly wait."""
+        self._heap.sort()
+        taken, self._heap = self._heap[-most:], self._heap[:-most]
+        return Parts.joined([part for _, _, part in taken])
 
 
 class PartBounds:
@@ -170,17 +170,33 @@ class PartBounds:
     def roots(self) -> Bounded:
         """Every row whole."""
         goal, problem = self.problem.goal, self.problem
-        settled = (problem.lower >= 0).double() - (problem.upper <= 0).double()
-        signs = settled.new_zeros(len(goal), sum(self.chain.sizes))
-        signs[:, : len(settled)] = settled
+        sure = (problem.lower >= 0).double() - (problem.upper <= 0).double()
+        signs = sure.new_zeros(len(goal), sum(self.chain.sizes))
+        signs[:, : len(sure)] = sure
         found = []
         for some in torch.arange(len(goal), device=signs.device).split(self.width):
             own, known = goal[some], self.chain.known(signs[some])
             chosen = tuple(self.chain.fresh(own, known))
             none = own.constant.new_full((len(own),), -math.inf)
-            parts = Parts(some, signs[some], chosen, none, torch.zeros_like(signs[some]))
+            nothing = torch.zeros_like(signs[some])
+            unlined = nothing[:, len(sure) :]
+            parts = Parts(some, signs[some], chosen, none, nothing, unlined)
             found.append(self._batch(parts, ROOT_STEPS))
         return Bounded.joined(found)
+
+    def narrowed(self, part: Parts) -> tuple[PartBounds, Parts]:
+        """Bounds of the parts of one part that settle most of its shares, and the part for them.
+
+        What stays moving is what lines lose most under.
+        """
+        lost = part.lined[0].clamp_min(0.0)
+        order = lost.argsort(descending=True)
+        before = lost[order].cumsum(0) - lost[order]
+        moving = torch.zeros_like(lost, dtype=torch.bool)
+        moving[order] = before < MOVING * lost.sum()
+        masks = moving.split(self.chain.sizes[1:])
+        chain, chosen = self.chain.narrowed(part.chosen, masks)
+        return PartBounds(chain), replace(part, chosen=tuple(chosen))
 
     def children(self, parts: Parts) -> Bounded:
         """Parts that were just split."""
@@ -199,6 +215,7 @@ class PartBounds:
             chosen=tuple(replace(own, shares=own.shares.half()) for own in chosen),
             value=torch.maximum(value, parts.value),
             scores=torch.where(parts.signs == 0, scores.clamp_min(LEAST), 0.0),
+            lined=seen.lined.double(),
         )
         likely = (value >= CLOSE * parts.value.clamp_max(0.0)).nonzero().flatten()
         signs = [own[likely] for own in known]

@@ -19,14 +19,21 @@ from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.hull.chain import Chain
 from provable_circuits.verify.hull.closer import closer_second
 from provable_circuits.verify.hull.condense import Condenser
-from provable_circuits.verify.hull.parts import MOST_ENTRIES, PartBounds, Waiting, split
+from provable_circuits.verify.hull.parts import (
+    MOST_ENTRIES,
+    Bounded,
+    PartBounds,
+    Parts,
+    Waiting,
+    split,
+)
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.roots import Roots, RootSearch, Try
 
 WIDTH = 16
 """Parts that are split at once."""
 
-FIRST_PARTS, MOST_PARTS = 64, 4096
+FIRST_PARTS, MOST_PARTS = 64, 2**14
 """Parts of a row after which it is given up: at first, and in the end."""
 
 MOST_KEPT = 2**28
@@ -74,32 +81,46 @@ class HullSearch(RootSearch):
     def _decide(self, chain: Chain, condenser: Condenser, rows: Tensor) -> Tensor | None:
         """Which of one problem's rows stay open; None when there is a witness."""
         bounds = PartBounds(closer_second(chain))
-        room = MOST_KEPT // max(chain.entries, 1)
-        lost = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
-        spent = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
         found = bounds.roots()
-        waiting = Waiting(found.left[torch.arange(0, device=rows.device)])
+        if not self._seen(found, condenser, rows):
+            return None
+        left = []
+        for place in range(len(found.left)):
+            root = found.left[torch.tensor([place], device=rows.device)]
+            proved = self._split(*bounds.narrowed(root), condenser, rows)
+            if proved is None:
+                return None
+            if not proved:
+                left.append(root.row)
+        return torch.cat(left) if left else rows[:0]
+
+    def _split(
+        self, bounds: PartBounds, root: Parts, condenser: Condenser, rows: Tensor
+    ) -> bool | None:
+        """Whether a row that is left open is proved by splitting it; None when it is refuted."""
+        room = MOST_KEPT // max(bounds.chain.entries, 1)
+        waiting, left, spent = Waiting(), root, 0
         while True:
-            if len(found.closed):
-                self.reached = min(self.reached, float(found.closed.min()))
-            if self._try(condenser, found.cube, rows):
+            stuck = ~(left.scores > 0).any(1)
+            if bool(stuck.any()) or (len(left) and spent >= self.most):
+                return False
+            waiting.add(left)
+            if not len(waiting):
+                return True
+            self.deadline.check()
+            batch = waiting.take(WIDTH) if len(waiting) < room else waiting.take_easiest(WIDTH)
+            children = split(batch)
+            spent += len(children)
+            found = bounds.children(children)
+            if not self._seen(found, condenser, rows):
                 return None
             left = found.left
-            waiting.add(left)
-            stuck = ~(left.scores > 0).any(1) | (spent[left.row] >= self.most)
-            if bool(stuck.any()):
-                lost[left.row[stuck]] = True
-                waiting.drop(lost)
-            if len(waiting) > room:
-                lost[waiting.rows] = True
-                waiting.drop(lost)
-            batch = waiting.take(WIDTH)
-            if not len(batch):
-                return lost.nonzero().flatten()
-            self.deadline.check()
-            children = split(batch)
-            spent += torch.bincount(children.row, minlength=len(spent))
-            found = bounds.children(children)
+
+    def _seen(self, found: Bounded, condenser: Condenser, rows: Tensor) -> bool:
+        """Take note of what bounding parts has shown; whether no witness came of it."""
+        if len(found.closed):
+            self.reached = min(self.reached, float(found.closed.min()))
+        return not self._try(condenser, found.cube, rows)
 
     def _chain(self, condenser: Condenser) -> Chain | None:
         """What was condensed, unless it is too large."""
