@@ -14,6 +14,8 @@ import torch
 from torch import nn
 
 import provable_circuits as pc
+from provable_circuits.discover.predicate import Decided
+from provable_circuits.discover.search import Search
 from provable_circuits.errors import ArgumentError, DataError
 from provable_circuits.experiments.kinds import ROWS
 from provable_circuits.experiments.published import INPUT, PATCHING, PUBLISHED, SWEEPS
@@ -94,6 +96,30 @@ def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert len(rows(tmp_path)) == 7
     assert heard[-1].total == 4
     assert len({row["key"] for row in rows(tmp_path)}) == 7
+
+
+def test_a_search_that_was_interrupted_makes_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its best circuit so far is proved, and not what the whole search finds."""
+    request = Request("input-robustness", "mnist", 2)
+    honest, left = Search.record, [0]
+
+    def interrupted(search: Search, *arguments: Any) -> None:
+        left[0] -= isinstance(search.predicate, Decided)
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        honest(search, *arguments)
+
+    monkeypatch.setattr(Search, "record", interrupted)
+    for answers in (0, 20):
+        left[0] = answers
+        with pytest.raises(KeyboardInterrupt):
+            reproduce(request, tmp_path)
+        assert rows(tmp_path) == []
+    monkeypatch.undo()
+    reproduce(request, tmp_path)
+    assert [row["batch"] for row in rows(tmp_path)] == [0, 1]
 
 
 def test_coverage_grows_with_the_radius(tmp_path: Path) -> None:

@@ -80,10 +80,17 @@ class Bench:
         return LogitDifference(job.delta, batch.label)
 
     def search(self, claim: Claim, algorithm: str = "greedy", **more: Any) -> Result:
-        """A search with the settings of the run."""
-        return discover(
+        """A search with the settings of the run.
+
+        An interrupted search returns the best circuit so far, which is no row of a table: the
+        interrupt goes on from here.
+        """
+        result = discover(
             self.benchmark.graph, claim, self.components, algorithm, timeout=self.timeout, **more
         )
+        if result.stopped == "interrupted":
+            raise KeyboardInterrupt
+        return result
 
     def decided(self, result: Result, claim: Claim) -> str:
         """What a fresh verifier says of a circuit."""
