@@ -35,6 +35,7 @@ from provable_circuits.verify.hull.condense import Condenser
 from provable_circuits.verify.hull.condensed import Condensed, Rows
 from provable_circuits.verify.hull.joint import Joint
 from provable_circuits.verify.hull.lines import Settled
+from provable_circuits.verify.hull.matrix import Matrix
 from provable_circuits.verify.hull.search import HullSearch
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.roots import Roots
@@ -288,7 +289,7 @@ def test_few_parts_are_split_twice(few: int, count: int, monkeypatch: pytest.Mon
     chosen = Multipliers(none, none, none, none.unsqueeze(2))
     scores = torch.tensor([[0.0, 3.0, 2.0, 1.0], [2.0, 1.0, 0.0, 0.0]], dtype=torch.float64)
     signs = torch.tensor([[1.0, 0, 0, 0], [0, 0, -1, 1]], dtype=torch.float64)
-    given = parts_room.Parts(torch.arange(2), signs, (chosen,), torch.zeros(2), scores, none)
+    given = parts_room.Parts(torch.arange(2), signs, (chosen,), torch.zeros(2), scores)
     children = parts_room.split(given)
     assert (
         len({(int(r), *s.tolist()) for r, s in zip(children.row, children.signs, strict=True)})
@@ -308,7 +309,7 @@ def test_parts_wait_in_the_order_of_their_bounds() -> None:
     own = torch.tensor(values, dtype=torch.float64).unsqueeze(1)
     chosen = Multipliers(own, own, own, own.unsqueeze(2))
     row, value = torch.tensor(owners), own[:, 0]
-    given = parts_room.Parts(row, own, (chosen,), value, own, own)
+    given = parts_room.Parts(row, own, (chosen,), value, own)
     waiting = parts_room.Waiting()
     waiting.add(given[:3])
     waiting.add(given[:0])
@@ -333,8 +334,9 @@ def test_parts_go_on_from_what_is_settled(moving: float, monkeypatch: pytest.Mon
     _, condenser = question(torch.Generator().manual_seed(1), images(1))
     chain = Chain(condenser.problem, condenser.below(), torch.float64, Deadline())
     whole = parts_room.PartBounds(chain)
-    root = whole.roots().left[torch.tensor([0])]
-    narrow, same = whole.narrowed(root)
+    found = whole.roots()
+    root = found.left[torch.tensor([0])]
+    narrow, same = whole.narrowed(found, 0)
     assert narrow.chain.entries < chain.entries
     assert (narrow.chain.entries > 0) == (moving > 0)
     goal = chain.problem.goal[root.row]
@@ -344,6 +346,32 @@ def test_parts_go_on_from_what_is_settled(moving: float, monkeypatch: pytest.Mon
     assert float((after.cube - before.cube).abs().max()) < 1e-9
     found = narrow.children(same.split())
     assert float(torch.cat([found.left.value, found.closed]).min()) > float(before.value)
+
+
+@pytest.mark.parametrize("kernels", [True, False])
+@pytest.mark.parametrize(("many", "share"), [(2, 0.05), (20, 0.05), (20, 0.5)])
+def test_products_are_those_of_the_matrix(
+    many: int, share: float, kernels: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where PyTorch has no kernels for sparse matrices."""
+    made = []
+    honest = Tensor.to_sparse_csr
+
+    def compress(matrix: Tensor) -> Tensor:
+        made.append(matrix.shape)
+        if not kernels:
+            raise RuntimeError("not on this device")
+        return honest(matrix)
+
+    monkeypatch.setattr(Tensor, "to_sparse_csr", compress)
+    dice = torch.Generator().manual_seed(0)
+    dense = torch.randn(30, 50, generator=dice) * (torch.rand(30, 50, generator=dice) < share)
+    matrix = Matrix(dense)
+    for _ in range(2):
+        rows, points = (torch.randn(many, size, generator=dice) for size in (30, 50))
+        assert torch.allclose(matrix.rows(rows), rows @ dense, atol=1e-5)
+        assert torch.allclose(matrix.at(points), points @ dense.T, atol=1e-5)
+    assert len(made) == ((2 if kernels else 1) if many == 20 and share < 0.2 else 0), "once"
 
 
 def test_nothing_is_closed_without_a_certificate(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,10 +52,10 @@ class Matrix:
 
 def _compressed(matrix: Tensor) -> tuple[Tensor, Tensor] | None:
     """A matrix and its transpose in compressed rows; None where PyTorch cannot multiply by them."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
-        both = matrix.to_sparse_csr(), matrix.T.contiguous().to_sparse_csr()
     try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
+            both = matrix.to_sparse_csr(), matrix.T.contiguous().to_sparse_csr()
         both[0] @ matrix.new_zeros(matrix.shape[1], 1)
     except RuntimeError:
         return None

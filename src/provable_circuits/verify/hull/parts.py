@@ -47,7 +47,6 @@ class Parts:
         chosen: multipliers of the problem, and of every layer further down.
         value: bounds, not rigorous; [k].
         scores: what fixing each unit promises, zero where it is fixed; [k, units].
-        lined: what units lose under their lines, those of the second layer left out; [k, units].
     """
 
     row: Tensor
@@ -55,7 +54,6 @@ class Parts:
     chosen: tuple[Multipliers, ...]
     value: Tensor
     scores: Tensor
-    lined: Tensor
 
     def __len__(self) -> int:
         return len(self.row)
@@ -67,7 +65,6 @@ class Parts:
             tuple(own[index] for own in self.chosen),
             self.value[index],
             self.scores[index],
-            self.lined[index],
         )
 
     @staticmethod
@@ -80,7 +77,6 @@ class Parts:
             tuple(Multipliers.joined(layer) for layer in layers),
             torch.cat([parts.value for parts in several]),
             torch.cat([parts.scores for parts in several]),
-            torch.cat([parts.lined for parts in several]),
         )
 
     def split(self) -> Parts:
@@ -102,11 +98,13 @@ class Bounded:
         closed: the rigorous bounds of those that are closed.
         left: the others.
         cube: the coefficients of the cube behind the bounds of those left.
+        lined: what their units lose under lines, those of the second layer left out.
     """
 
     closed: Tensor
     left: Parts
     cube: Tensor
+    lined: Tensor
 
     @staticmethod
     def joined(several: Sequence[Bounded]) -> Bounded:
@@ -115,6 +113,7 @@ class Bounded:
             torch.cat([batch.closed for batch in several]),
             Parts.joined([batch.left for batch in several]),
             torch.cat([batch.cube for batch in several]),
+            torch.cat([batch.lined for batch in several]),
         )
 
 
@@ -178,18 +177,21 @@ class PartBounds:
             own, known = goal[some], self.chain.known(signs[some])
             chosen = tuple(self.chain.fresh(own, known))
             none = own.constant.new_full((len(own),), -math.inf)
-            nothing = torch.zeros_like(signs[some])
-            unlined = nothing[:, len(sure) :]
-            parts = Parts(some, signs[some], chosen, none, nothing, unlined)
+            parts = Parts(some, signs[some], chosen, none, torch.zeros_like(signs[some]))
             found.append(self._batch(parts, ROOT_STEPS))
         return Bounded.joined(found)
 
-    def narrowed(self, part: Parts) -> tuple[PartBounds, Parts]:
-        """Bounds of the parts of one part that settle most of its shares, and the part for them.
+    def narrowed(self, found: Bounded, place: int) -> tuple[PartBounds, Parts]:
+        """Bounds of the parts of a part, with most of its shares settled; and it, for them.
 
-        What stays moving is what lines lose most under.
+        What stays moving is what most is lost under.
+
+        Args:
+            found: what bounding it has shown.
+            place: which of those left it is.
         """
-        lost = part.lined[0].clamp_min(0.0)
+        part = found.left[torch.tensor([place], device=found.lined.device)]
+        lost = found.lined[place].clamp_min(0.0)
         order = lost.argsort(descending=True)
         before = lost[order].cumsum(0) - lost[order]
         moving = torch.zeros_like(lost, dtype=torch.bool)
@@ -215,7 +217,6 @@ class PartBounds:
             chosen=tuple(replace(own, shares=own.shares.half()) for own in chosen),
             value=torch.maximum(value, parts.value),
             scores=torch.where(parts.signs == 0, scores.clamp_min(LEAST), 0.0),
-            lined=seen.lined.double(),
         )
         likely = (value >= CLOSE * parts.value.clamp_max(0.0)).nonzero().flatten()
         signs = [own[likely] for own in known]
@@ -223,7 +224,8 @@ class PartBounds:
         proved = self.chain.certify(goal[likely], signs, multipliers).value
         left = torch.ones(len(parts), dtype=torch.bool, device=likely.device)
         left[likely[proved >= 0]] = False
-        return Bounded(proved[proved >= 0], learnt[left], seen.cube[left].double())
+        cube, lined = seen.cube[left].double(), seen.lined[left].double()
+        return Bounded(proved[proved >= 0], learnt[left], cube, lined)
 
     def _scores(self, weights: Tensor, duals: Tensor, seen: Seen) -> Tensor:
         """What the relaxation of each unit costs, at the point that is worst or at all."""

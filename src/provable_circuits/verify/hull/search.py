@@ -2,8 +2,9 @@
 
 For each input of the question with open rows the network is condensed (``condense``). The ends of
 the second layer's units are brought closer first (``closer``). Then each row is bounded, and parts
-of it in which some units, of any layer, have fixed signs. The search gives up rows that take too
-many parts, or stay open with all units settled; ``branching`` may still decide them.
+of it in which some units, of any layer, have fixed signs. What is chosen for the whole row settles
+most of the lines for its parts (``lines``). The search gives up rows that take too many parts, or
+stay open with all signs fixed; ``branching`` may still decide them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ FIRST_PARTS, MOST_PARTS = 64, 2**14
 """Parts of a row after which it is given up: at first, and in the end."""
 
 MOST_KEPT = 2**28
-"""Entries of the lines of all parts that wait, at most."""
+"""With so many shares in all parts that wait, those that lack least are split first: every part has
+to be split until it is closed, whatever the order, and their children hardly wait."""
 
 
 def has_hulls(structure: Structure, region: Region) -> bool:
@@ -86,8 +88,8 @@ class HullSearch(RootSearch):
             return None
         left = []
         for place in range(len(found.left)):
-            root = found.left[torch.tensor([place], device=rows.device)]
-            proved = self._split(*bounds.narrowed(root), condenser, rows)
+            narrow, root = bounds.narrowed(found, place)
+            proved = self._split(narrow, root, condenser, rows)
             if proved is None:
                 return None
             if not proved:
