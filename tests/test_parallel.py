@@ -26,7 +26,13 @@ from uuid import uuid4
 import pytest
 
 from provable_circuits import parallel
-from provable_circuits.parallel import Crew, NoWorkersError, OverdueError, WorkerDiedError
+from provable_circuits.parallel import (
+    ClosedError,
+    Crew,
+    NoWorkersError,
+    OverdueError,
+    WorkerDiedError,
+)
 
 PATIENCE = 60.0
 """Seconds after which something that should have happened is taken not to happen."""
@@ -290,6 +296,22 @@ def test_processes_that_work_are_ended_promptly(local: Crew, folder: Path) -> No
     wait_for(lambda: not any(process.is_alive() for process in processes))
     assert time.monotonic() - began < 2
     local.close()  # once more does no harm
+
+
+def test_a_call_that_waits_is_not_made_again_when_its_workers_are_ended(tmp_path: Path) -> None:
+    """Whether it had begun or not: nobody wants its answer any more."""
+    crew = Crew(1, build, data_for(tmp_path))
+    calls = [crew.submit("sleep", PATIENCE) for _ in range(4)]
+    with ThreadPoolExecutor(4) as threads:
+        waiting = [threads.submit(call.result) for call in calls]
+        wait_for(lambda: traces(tmp_path, "asleep") == 1)
+        began = time.monotonic()
+        crew.close()
+        for one in waiting:
+            with pytest.raises(ClosedError, match="waiting when its workers were ended"):
+                one.result()
+        assert time.monotonic() - began < PATIENCE / 2
+    assert traces(tmp_path, "asleep") == 1
 
 
 def test_processes_end_when_their_parent_is_killed(tmp_path: Path) -> None:

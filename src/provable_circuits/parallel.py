@@ -50,6 +50,10 @@ class OverdueError(ProvableCircuitsError):
     """A call was not answered in time."""
 
 
+class ClosedError(ProvableCircuitsError):
+    """A call was waiting when its workers were ended."""
+
+
 class NoWorkersError(ProvableCircuitsError):
     """Processes that were started here died before they could take a call."""
 
@@ -115,6 +119,8 @@ class Crew:
         self._began = self._context.RawValue("b", False)
         self._processes = workers if isinstance(workers, int) else None
         self._executor = self._started() if isinstance(workers, int) else workers
+        self._ended: Executor | None = None
+        """The executor that was ended here; no worker of it died."""
 
     @property
     def local(self) -> bool:
@@ -160,9 +166,13 @@ class Crew:
         return calls[0].result(ends)
 
     def close(self) -> None:
-        """End the processes started here, whatever they are at; leave a given executor alone."""
+        """End the processes started here, whatever they are at; leave a given executor alone.
+
+        Calls that another thread waits for end with ``ClosedError``.
+        """
         executor = self._executor
         if self.local and isinstance(executor, ProcessPoolExecutor):
+            self._ended = executor
             processes = list((getattr(executor, "_processes", None) or {}).values())
             executor.shutdown(wait=False, cancel_futures=True)
             for process in processes:
@@ -207,8 +217,11 @@ class Crew:
         """Note that a worker of an executor died, which may have been the end of it.
 
         Raises:
+            ClosedError: it was ended here.
             NoWorkersError: processes started here never came to life.
         """
+        if executor is self._ended:
+            raise ClosedError("A question was waiting when its workers were ended.") from None
         if not isinstance(error, BrokenExecutor):
             return
         if self.local and not self._began.value:
@@ -253,6 +266,7 @@ class Call:
         Raises:
             WorkerDiedError: every worker that took the call died.
             OverdueError: there is no answer yet.
+            ClosedError: the crew was closed meanwhile.
         """
         while True:
             try:
