@@ -113,7 +113,7 @@ def kept_apart(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 def test_certificates_hold_for_any_multipliers(seed: int, kept_apart: bool) -> None:
     """Also for slopes, multipliers and shares that nobody would choose."""
     given = problem(seed)
-    assert given.sparse.whole == kept_apart
+    assert bool(given.sparse.rest.any()) != kept_apart
     dice = torch.Generator().manual_seed(1000 + seed)
     x, y, v = values(given, seed)
     k = 80
@@ -328,8 +328,9 @@ def test_parts_wait_in_the_order_of_their_bounds() -> None:
 
 
 @pytest.mark.parametrize("moving", [0.0, 0.7])
+@pytest.mark.usefixtures("kept_apart")
 def test_parts_go_on_from_what_is_settled(moving: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is settled, the multipliers prove what they did, and parts of it prove more."""
+    """Whatever is settled, the multipliers prove what they did, and what ascent makes of them."""
     monkeypatch.setattr(parts_room, "MOVING", moving)
     _, condenser = question(torch.Generator().manual_seed(1), images(1))
     chain = Chain(condenser.problem, condenser.below(), torch.float64, Deadline())
@@ -344,8 +345,16 @@ def test_parts_go_on_from_what_is_settled(moving: float, monkeypatch: pytest.Mon
     after = narrow.chain.certify(goal, chain.known(same.signs), same.chosen)
     assert after.value.tolist() == pytest.approx(before.value.tolist(), abs=1e-9)
     assert float((after.cube - before.cube).abs().max()) < 1e-9
-    found = narrow.children(same.split())
-    assert float(torch.cat([found.left.value, found.closed]).min()) > float(before.value)
+    halves = same.split()
+    known, goals = chain.known(halves.signs), chain.problem.goal[halves.row]
+    joint = Joint(narrow.chain)
+    _, seen = joint.climb(goals, known, halves.chosen, 0)
+    proved = narrow.chain.certify(goals, known, halves.chosen)
+    assert seen.value.tolist() == pytest.approx(proved.value.tolist(), abs=1e-9)
+    better, seen = joint.climb(goals, known, halves.chosen, 60)
+    proved = narrow.chain.certify(goals, known, better)
+    assert seen.value.tolist() == pytest.approx(proved.value.tolist(), abs=1e-9)
+    assert float(proved.value.min()) > float(before.value)
 
 
 @pytest.mark.parametrize("kernels", [True, False])
@@ -637,7 +646,8 @@ def test_chains_hold_for_any_multipliers_and_signs(seed: int, kept_apart: bool) 
     given, start = condenser.problem, query.graph.outputs[0]
     chain = Chain(given, condenser.below(), torch.float64, Deadline())
     assert len(chain.layers) == 1
-    assert given.sparse.whole == chain.layers[0].problem.sparse.whole == kept_apart
+    for each in chain.problems:
+        assert bool(each.sparse.rest.any()) != kept_apart
     points = anywhere(dice, query, 60)
     held = evaluate(query.graph, points, [node.name for node in query.graph.nodes])
     below = [query.graph[name] for name in condenser.gaps if condenser.depths[name] == 1]
@@ -775,6 +785,27 @@ def test_only_what_is_too_large_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
     assert left() == ([1], {1})
 
 
+@pytest.fixture
+def hulls_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small networks are treated as large ones, and hulls tried before anything is split."""
+    for name in ("question", "verifier", "branching"):
+        module = importlib.import_module(f"provable_circuits.verify.{name}")
+        monkeypatch.setattr(module, "SMALL", 0)
+    room = importlib.import_module("provable_circuits.verify.question")
+    monkeypatch.setattr(room, "FEW_PARTS", 0)
+
+
+def moved(seed: int, tolerance: float) -> pc.Verdict:
+    """Whether an output of some network moves by no more when two filters are patched."""
+    graph = images(seed, scale=2.0)
+    components = graph.components("filter")
+    x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(seed))
+    circuit = components.full().remove(components.names[1]).remove(components.names[7])
+    claim = pc.Claim([pc.Point(x)], pc.Reachable(0.1), pc.LogitDifference(tolerance, 0))
+    return pc.verify(graph, circuit, claim, 30)
+
+
+@pytest.mark.usefixtures("hulls_at_once")
 @pytest.mark.parametrize(
     ("seed", "worst", "closer"), [(3, 0.0103, False), (4, 0.1055, False), (4, 0.1055, True)]
 )
@@ -782,11 +813,7 @@ def test_hulls_prove_next_to_what_is_refuted(
     seed: int, worst: float, closer: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The output does move by ``worst``; that it moves by no more than a tenth above is proved."""
-    for name in ("question", "verifier", "branching"):
-        module = importlib.import_module(f"provable_circuits.verify.{name}")
-        monkeypatch.setattr(module, "SMALL", 0)
     room = importlib.import_module("provable_circuits.verify.question")
-    monkeypatch.setattr(room, "FEW_PARTS", 0)
     asked = []
 
     def watched(*arguments: object) -> None:
@@ -796,18 +823,37 @@ def test_hulls_prove_next_to_what_is_refuted(
     monkeypatch.setattr(room, "closer_common", watched)
     if closer:
         monkeypatch.setattr(room, "FIRST_PARTS", 0)
-    graph = images(seed, scale=2.0)
-    components = graph.components("filter")
-    x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(seed))
-    circuit = components.full().remove(components.names[1]).remove(components.names[7])
-
-    def verdict(tolerance: float) -> pc.Verdict:
-        metric = pc.LogitDifference(tolerance, 0)
-        return pc.verify(graph, circuit, pc.Claim([pc.Point(x)], pc.Reachable(0.1), metric), 30)
-
-    assert verdict(0.97 * worst).refuted
-    proof = verdict(1.1 * worst)
+    assert moved(seed, 0.97 * worst).refuted
+    proof = moved(seed, 1.1 * worst)
     assert isinstance(proof, pc.Proved)
     assert proof.stage == "hull"
     assert bool(asked) == closer
     assert -0.13 * worst <= proof.bound <= 0
+
+
+@pytest.mark.usefixtures("hulls_at_once")
+@pytest.mark.parametrize(
+    ("room", "easiest", "stage"), [(100, False, "hull"), (3, True, "hull"), (1, True, "branching")]
+)
+def test_few_parts_wait_where_there_is_little_room(
+    room: int, easiest: bool, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that lack least are split first; and if too many wait still, the row is given up."""
+    search = importlib.import_module("provable_circuits.verify.hull.search")
+    monkeypatch.setattr(search, "MOST_KEPT", room)
+    monkeypatch.setattr(search, "UNIT_NUMBERS", 0)
+    monkeypatch.setattr(search, "WIDTH", 2)
+    monkeypatch.setattr(Chain, "entries", 1)
+    for name in ("FEW", "ROOT_STEPS", "PART_STEPS"):
+        monkeypatch.setattr(parts_room, name, 1)
+    taken = []
+    honest = parts_room.Waiting.take_easiest
+
+    def take_easiest(waiting: parts_room.Waiting, most: int) -> parts_room.Parts:
+        taken.append(most)
+        return honest(waiting, most)
+
+    monkeypatch.setattr(parts_room.Waiting, "take_easiest", take_easiest)
+    proof = moved(4, 1.03 * 0.1055)
+    assert isinstance(proof, pc.Proved)
+    assert (proof.stage, bool(taken)) == (stage, easiest)

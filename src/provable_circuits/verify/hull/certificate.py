@@ -193,7 +193,7 @@ def certify(
     )
     terms = 3 * len(first) + len(second) + first.cube.shape[1] + sparse.values.shape[1] + 32
     extent = 1.0 + float(problem.top.sum() + largest.sum())
-    lost = terms * (len(first) + len(second) + 4) * TINY * extent
+    lost = terms * (len(first) + len(second) + 4) * TINY * (extent + weight.sum(1))
     base = base - 8 * gamma(terms) * 1.01 * scale - lost
     value = base - cube.abs().sum(1) * (1 + gamma(terms))
     return Certified(

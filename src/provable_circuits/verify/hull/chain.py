@@ -48,8 +48,8 @@ class Chain:
         self._settled = settled
 
     def of(self, problem: Condensed) -> Chain:
-        """Another problem with the same first layer over the same layers."""
-        return Chain(problem, self.layers, self.dtype, self.deadline, self._settled)
+        """Another problem over the same layers, with nothing of its lines settled yet."""
+        return Chain(problem, self.layers, self.dtype, self.deadline)
 
     @property
     def problems(self) -> list[Condensed]:
@@ -82,7 +82,7 @@ class Chain:
         """The chain with most shares settled as they are, and the same multipliers for it.
 
         Args:
-            chosen: multipliers of one part, of the problem and of every layer.
+            chosen: multipliers of one part, of the problem and of every layer; all units moving.
             moving: which units remain moving, masks.
         """
         settled = [

@@ -203,7 +203,6 @@ class Sparse:
         sizes: their absolute values.
         rest: the matrix without them, [m, n].
         rest_size: the sum of its absolute values by row, [m].
-        whole: whether nothing is left in it.
         total: the sum of all absolute values by row, [m].
     """
 
@@ -217,7 +216,6 @@ class Sparse:
         self.columns = torch.where(self.sizes > 0, order, matrix.shape[1])
         self.rest = matrix.scatter(1, order, 0.0)
         self.rest_size = self.rest.abs().sum(1)
-        self.whole = not bool(self.rest_size.any())
         self.total = self.sizes.sum(1) + self.rest_size
         self.count = matrix.shape[1]
 

@@ -38,8 +38,12 @@ FIRST_PARTS, MOST_PARTS = 64, 2**14
 """Parts of a row after which it is given up: at first, and in the end."""
 
 MOST_KEPT = 2**28
-"""With so many shares in all parts that wait, those that lack least are split first: every part has
-to be split until it is closed, whatever the order, and their children hardly wait."""
+"""Numbers that all parts of a row that wait have together, of two bytes each, at most. From half of
+it on those that lack least are split first: every part has to be split until it is closed, whatever
+the order, and their children hardly wait."""
+
+UNIT_NUMBERS = 12
+"""As many such numbers as a part has for every unit, besides shares."""
 
 
 def has_hulls(structure: Structure, region: Region) -> bool:
@@ -100,7 +104,8 @@ class HullSearch(RootSearch):
         self, bounds: PartBounds, root: Parts, condenser: Condenser, rows: Tensor
     ) -> bool | None:
         """Whether a row that is left open is proved by splitting it; None when it is refuted."""
-        room = MOST_KEPT // max(bounds.chain.entries, 1)
+        chain = bounds.chain
+        room = MOST_KEPT // max(chain.entries + UNIT_NUMBERS * sum(chain.sizes), 1)
         waiting, left, spent = Waiting(), root, 0
         while True:
             stuck = ~(left.scores > 0).any(1)
@@ -109,8 +114,11 @@ class HullSearch(RootSearch):
             waiting.add(left)
             if not len(waiting):
                 return True
+            if len(waiting) > room:
+                return False
             self.deadline.check()
-            batch = waiting.take(WIDTH) if len(waiting) < room else waiting.take_easiest(WIDTH)
+            many = 2 * len(waiting) > room
+            batch = waiting.take_easiest(WIDTH) if many else waiting.take(WIDTH)
             children = split(batch)
             spent += len(children)
             found = bounds.children(children)
