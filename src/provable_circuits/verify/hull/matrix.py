@@ -13,41 +13,27 @@ from torch import Tensor
 SPARSE = 0.2
 """A matrix with no larger a share of nonzero entries is treated as sparse."""
 
-MANY = 8
-"""So many rows or points at once are worth it."""
-
 
 class Matrix:
     """A matrix [r, n] for products from both sides."""
 
     def __init__(self, matrix: Tensor) -> None:
         self.dense = matrix
-        self._tried = False
-        self._compressed: tuple[Tensor, Tensor] | None = None
+        few = int((matrix != 0).sum()) <= SPARSE * matrix.numel()
+        self.compressed = _compressed(matrix) if few else None
+        """The matrix and its transpose in compressed rows, if that pays."""
 
     def rows(self, coefficients: Tensor) -> Tensor:
         """Sums of rows, with coefficients [k, r]: [k, n]."""
-        sparse = self._sparse(len(coefficients))
-        if sparse is None:
+        if self.compressed is None:
             return coefficients @ self.dense
-        return (sparse[1] @ coefficients.T).T
+        return (self.compressed[1] @ coefficients.T).T
 
     def at(self, points: Tensor) -> Tensor:
         """What the rows are at points [k, n]: [k, r]."""
-        sparse = self._sparse(len(points))
-        if sparse is None:
+        if self.compressed is None:
             return points @ self.dense.T
-        return (sparse[0] @ points.T).T
-
-    def _sparse(self, many: int) -> tuple[Tensor, Tensor] | None:
-        """The matrix and its transpose, compressed, for so many products at once."""
-        if many < MANY:
-            return None
-        if not self._tried:
-            self._tried = True
-            if int((self.dense != 0).sum()) <= SPARSE * self.dense.numel():
-                self._compressed = _compressed(self.dense)
-        return self._compressed
+        return (self.compressed[0] @ points.T).T
 
 
 def _compressed(matrix: Tensor) -> tuple[Tensor, Tensor] | None:
