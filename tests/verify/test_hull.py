@@ -36,6 +36,7 @@ from provable_circuits.verify.hull.condensed import Condensed, Rows
 from provable_circuits.verify.hull.joint import Joint
 from provable_circuits.verify.hull.lines import Settled
 from provable_circuits.verify.hull.matrix import Matrix
+from provable_circuits.verify.hull.past import Outlines, Past
 from provable_circuits.verify.hull.search import HullSearch
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.roots import Roots
@@ -337,7 +338,7 @@ def test_parts_go_on_from_what_is_settled(moving: float, monkeypatch: pytest.Mon
     whole = parts_room.PartBounds(chain)
     found = whole.roots()
     root = found.left[torch.tensor([0])]
-    narrow, same = whole.narrowed(found, 0)
+    narrow, same = whole.narrowed(root, parts_room.moving(found.lined[0]))
     assert narrow.chain.entries < chain.entries
     assert (narrow.chain.entries > 0) == (moving > 0)
     goal = chain.problem.goal[root.row]
@@ -389,7 +390,7 @@ def test_nothing_is_closed_without_a_certificate(monkeypatch: pytest.MonkeyPatch
     goal = replace(given.goal, constant=given.goal.constant + 100.0)
     bounds = parts_room.PartBounds(Chain(replace(given, goal=goal), [], torch.float32, Deadline()))
     found = bounds.roots()
-    assert len(found.closed) == len(goal)
+    assert len(found.closed) == len(found.bounds) == len(goal)
     assert len(found.left) == 0
     honest = Chain.certify
 
@@ -774,7 +775,9 @@ def test_only_what_is_too_large_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
     assert few < many
 
     def left() -> tuple[list[int], set[int]]:
-        search = HullSearch(roots, lambda points, problems: False, Deadline())
+        search = HullSearch(
+            roots, lambda points, problems: False, Deadline(), Past(Outlines(), query)
+        )
         found = search.run()
         assert found is not None
         return found.tolist(), search.too_large
@@ -783,16 +786,6 @@ def test_only_what_is_too_large_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
     room = importlib.import_module("provable_circuits.verify.hull.search")
     monkeypatch.setattr(room, "MOST_ENTRIES", many - 1)
     assert left() == ([1], {1})
-
-
-@pytest.fixture
-def hulls_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small networks are treated as large ones, and hulls tried before anything is split."""
-    for name in ("question", "verifier", "branching"):
-        module = importlib.import_module(f"provable_circuits.verify.{name}")
-        monkeypatch.setattr(module, "SMALL", 0)
-    room = importlib.import_module("provable_circuits.verify.question")
-    monkeypatch.setattr(room, "FEW_PARTS", 0)
 
 
 def moved(seed: int, tolerance: float) -> pc.Verdict:
@@ -839,10 +832,10 @@ def test_few_parts_wait_where_there_is_little_room(
     room: int, easiest: bool, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that lack least are split first; and if too many wait still, the row is given up."""
-    search = importlib.import_module("provable_circuits.verify.hull.search")
-    monkeypatch.setattr(search, "MOST_KEPT", room)
-    monkeypatch.setattr(search, "UNIT_NUMBERS", 0)
-    monkeypatch.setattr(search, "WIDTH", 2)
+    tree = importlib.import_module("provable_circuits.verify.hull.tree")
+    monkeypatch.setattr(tree, "MOST_KEPT", room)
+    monkeypatch.setattr(tree, "UNIT_NUMBERS", 0)
+    monkeypatch.setattr(tree, "WIDTH", 2)
     monkeypatch.setattr(Chain, "entries", 1)
     for name in ("FEW", "ROOT_STEPS", "PART_STEPS"):
         monkeypatch.setattr(parts_room, name, 1)

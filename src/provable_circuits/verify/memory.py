@@ -16,6 +16,7 @@ from torch import Tensor
 from provable_circuits.claims.encoding import Query
 from provable_circuits.rounding import Interval
 from provable_circuits.verify.bounds import Bounds
+from provable_circuits.verify.hull.past import Outlines
 from provable_circuits.verify.relaxation import Lines
 
 MOST_NUMBERS = 2**25
@@ -39,6 +40,7 @@ class Memory:
     closer: set[tuple[str, int]] = field(default_factory=set)
     started: dict[str, tuple[Interval, Tensor]] = field(default_factory=dict)
     cut: dict[str, tuple[Tensor | None, Interval]] = field(default_factory=dict)
+    outlines: Outlines = field(default_factory=Outlines)
 
     def recall(self, query: Query) -> dict[str, Interval]:
         """Enclosures of the query's tensors that are known already."""

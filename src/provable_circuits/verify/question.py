@@ -29,6 +29,7 @@ from provable_circuits.verify.deadline import Deadline, OutOfTime
 from provable_circuits.verify.difference import Known
 from provable_circuits.verify.halving import Halving
 from provable_circuits.verify.hull.closer import closer_common
+from provable_circuits.verify.hull.past import Past
 from provable_circuits.verify.hull.search import FIRST_PARTS, MOST_PARTS, HullSearch, has_hulls
 from provable_circuits.verify.memory import expanded, moved
 from provable_circuits.verify.region import Region
@@ -80,6 +81,7 @@ class Question:
         self.region = Region(query.ranges)
         self.count = query.rows.shape[0]
         self.found: Witness | None = None
+        self.past = Past(verifier.memory.outlines, query)
         units = sum(math.prod(node.shape) for node in self.structure.activations)
         self.small = units <= SMALL
         self.stage = "linear"
@@ -123,6 +125,7 @@ class Question:
             bound = max(bound, verifier.last.bound)
         ends = verifier.network_ends(self.deadline) if bounds is None else bounds.ends
         known = {name: moved(pair, CPU) for name, pair in ends.items()}
+        self.past.keep()
         verifier.last = Known(self.query.circuit, self.query, known, bound)
         return Proved(bound, stage)
 
@@ -289,25 +292,36 @@ class Question:
     ) -> str:
         """What a search has left open, by hulls, and by going on with it; what it returns."""
         self.stage = "hull"
-        left = search.open
-        if self._attack_long(problems[left], constraints[left]):
+        if self._attack_long(problems[search.open], constraints[search.open]):
             return "refuted"
-        loose = self.verifier.memory.loose(self.query.common, problems[left])
-        for most in (FIRST_PARTS, MOST_PARTS) if loose else (MOST_PARTS,):
-            if loose and most == MOST_PARTS:
+        loose = self._loose(problems)
+        for most in (FIRST_PARTS, MOST_PARTS):
+            left = search.open
+            some = left[loose[left]] if most == FIRST_PARTS else left
+            if most == MOST_PARTS and bool(loose[left].any()):
                 bounds = self._closer(bounds, problems[left])
-            roots = self._roots(bounds, problems[left], constraints[left])
-            hulls = HullSearch(roots, self._try, self.deadline, most)
+            if not len(some):
+                continue
+            roots = self._roots(bounds, problems[some], constraints[some])
+            hulls = HullSearch(roots, self._try, self.deadline, self.past, most)
             still = hulls.run()
             if still is None:
                 return "refuted"
-            left = left[still]
-            search.settle(left, hulls.reached)
-            if hulls.too_large.issuperset(problems[left].tolist()):
+            proved = some[~torch.isin(some, some[still])]
+            search.settle(left[~torch.isin(left, proved)], hulls.reached)
+            if hulls.too_large.issuperset(problems[search.open].tolist()):
                 break
-        if len(left):
+        if len(search.open):
             self.stage = "branching"
         return search.resume()
+
+    def _loose(self, problems: Tensor) -> Tensor:
+        """For each of some inputs, whether hulls may still bring common tensors closer; a mask."""
+        structure = self.structure
+        read = {node.inputs[0] for node in structure.activations} - structure.single_layer
+        loose = self.verifier.memory.loose(self.query.common & read, problems)
+        found = sorted({problem for _, problem in loose})
+        return torch.isin(problems, torch.tensor(found, dtype=torch.long, device=problems.device))
 
     def _closer(self, bounds: Bounds, problems: Tensor) -> Bounds:
         """The bounds with what hulls make of tensors that all questions have in common."""

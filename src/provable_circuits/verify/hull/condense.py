@@ -13,6 +13,7 @@ bound, up to the rounding error of the pass.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -76,6 +77,7 @@ class Condenser:
         self.gaps: dict[str, Tensor] = {}
         self.named: dict[str, Tensor] = {}
         """The units with gaps that have a coordinate: masks. Others only add to radii."""
+        self._below: list[Node] = []
         self.view = self._view()
         self.inputs = self._wide()
         self.problem = self._condensed(start, rows, offsets)
@@ -170,6 +172,7 @@ class Condenser:
     def below(self) -> list[Below]:
         """The layers further down whose units have gaps, uppermost first."""
         layers = []
+        self._below = []
         names = [name for name in self.gaps if self.depths[name] < self._lowest]
         for depth in sorted({self.depths[name] for name in names}, reverse=True):
             nodes = [self.nodes[name] for name in names if self.depths[name] == depth]
@@ -180,6 +183,7 @@ class Condenser:
                 continue
             rows = Rows.joined([self._rows(walk) for walk in walks])
             rows = replace(rows, first=rows.first[:, :0], second=rows.second[:, :0])
+            self._below += nodes
             own = [self.own[node.name] for node in nodes]
             slopes = [self.view.lines[node.name].below_slope.flatten() for node in nodes]
             ends = [self._own_ends(node) for node in nodes]
@@ -194,6 +198,18 @@ class Condenser:
                 )
             )
         return layers
+
+    def numbered(self, numbers: Callable[[str, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        """Numbers of the units of the second layer, the first and those ``below``; and of the cube.
+
+        Args:
+            numbers: gives those of a tensor's flat positions.
+        """
+        nodes = (*self.second, *self.first, *self._below)
+        units = [numbers(node.name, self.own[node.name].nonzero().flatten()) for node in nodes]
+        cube = [numbers(name, columns) for name, columns in self.inputs.items()]
+        cube += [numbers(name, self._loose(name).nonzero().flatten()) for name in self.gaps]
+        return torch.cat(units), torch.cat(cube)
 
     def _loose(self, name: str) -> Tensor:
         """The units of an activation that have a gap and a coordinate for it."""

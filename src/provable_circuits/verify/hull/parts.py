@@ -95,13 +95,15 @@ class Bounded:
     """What bounding parts has shown.
 
     Attributes:
-        closed: the rigorous bounds of those that are closed.
+        bounds: the rigorous bounds of those that are closed.
+        closed: these.
         left: the others.
         cube: the coefficients of the cube behind the bounds of those left.
         lined: what their units lose under lines, those of the second layer left out.
     """
 
-    closed: Tensor
+    bounds: Tensor
+    closed: Parts
     left: Parts
     cube: Tensor
     lined: Tensor
@@ -110,7 +112,8 @@ class Bounded:
     def joined(several: Sequence[Bounded]) -> Bounded:
         """What several batches have shown."""
         return Bounded(
-            torch.cat([batch.closed for batch in several]),
+            torch.cat([batch.bounds for batch in several]),
+            Parts.joined([batch.closed for batch in several]),
             Parts.joined([batch.left for batch in several]),
             torch.cat([batch.cube for batch in several]),
             torch.cat([batch.lined for batch in several]),
@@ -122,6 +125,16 @@ def split(parts: Parts) -> Parts:
     halves = parts.split()
     again = len(parts) <= FEW and bool((halves.scores > 0).any(1).all())
     return halves.split() if again else halves
+
+
+def moving(lost: Tensor) -> Tensor:
+    """The units whose shares each part has of its own, by what is lost under their lines."""
+    lost = lost.clamp_min(0.0)
+    order = lost.argsort(descending=True)
+    before = lost[order].cumsum(0) - lost[order]
+    found = torch.zeros_like(lost, dtype=torch.bool)
+    found[order] = before < MOVING * lost.sum()
+    return found
 
 
 class Waiting:
@@ -181,24 +194,25 @@ class PartBounds:
             found.append(self._batch(parts, ROOT_STEPS))
         return Bounded.joined(found)
 
-    def narrowed(self, found: Bounded, place: int) -> tuple[PartBounds, Parts]:
+    def narrowed(self, part: Parts, moving: Tensor) -> tuple[PartBounds, Parts]:
         """Bounds of the parts of a part, with most of its shares settled; and it, for them.
 
-        What stays moving is what most is lost under.
-
         Args:
-            found: what bounding it has shown.
-            place: which of those left it is.
+            part: the part, alone.
+            moving: the units whose shares are not settled, a mask; without the second layer.
         """
-        part = found.left[torch.tensor([place], device=found.lined.device)]
-        lost = found.lined[place].clamp_min(0.0)
-        order = lost.argsort(descending=True)
-        before = lost[order].cumsum(0) - lost[order]
-        moving = torch.zeros_like(lost, dtype=torch.bool)
-        moving[order] = before < MOVING * lost.sum()
         masks = moving.split(self.chain.sizes[1:])
         chain, chosen = self.chain.narrowed(part.chosen, masks)
         return PartBounds(chain), replace(part, chosen=tuple(chosen))
+
+    def certified(self, parts: Parts) -> Tensor:
+        """Rigorous bounds of parts by the multipliers that they have, [k]."""
+        found = [parts.value[:0]]
+        for some in torch.arange(len(parts), device=parts.row.device).split(self.width):
+            own = parts[some]
+            goal, known = self.problem.goal[own.row], self.chain.known(own.signs)
+            found.append(self.chain.certify(goal, known, own.chosen).value)
+        return torch.cat(found)
 
     def children(self, parts: Parts) -> Bounded:
         """Parts that were just split."""
@@ -222,10 +236,11 @@ class PartBounds:
         signs = [own[likely] for own in known]
         multipliers = [own[likely] for own in chosen]
         proved = self.chain.certify(goal[likely], signs, multipliers).value
+        closed = likely[proved >= 0]
         left = torch.ones(len(parts), dtype=torch.bool, device=likely.device)
-        left[likely[proved >= 0]] = False
+        left[closed] = False
         cube, lined = seen.cube[left].double(), seen.lined[left].double()
-        return Bounded(proved[proved >= 0], learnt[left], cube, lined)
+        return Bounded(proved[proved >= 0], learnt[closed], learnt[left], cube, lined)
 
     def _scores(self, weights: Tensor, duals: Tensor, seen: Seen) -> Tensor:
         """What the relaxation of each unit costs, at the point that is worst or at all."""

@@ -3,7 +3,8 @@
 For each input of the question with open rows the network is condensed (``condense``). The ends of
 the second layer's units are brought closer first (``closer``). Then each row is bounded, and parts
 of it in which some units, of any layer, have fixed signs. What is chosen for the whole row settles
-most of the lines for its parts (``lines``). The search gives up rows that take too many parts, or
+most of the lines for its parts (``lines``). A row that an earlier question was about is split as it
+was then, if that still serves (``outline``). The search gives up rows that take too many parts, or
 stay open with all signs fixed; ``branching`` may still decide them.
 """
 
@@ -20,30 +21,16 @@ from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.hull.chain import Chain
 from provable_circuits.verify.hull.closer import closer_second
 from provable_circuits.verify.hull.condense import Condenser
-from provable_circuits.verify.hull.parts import (
-    MOST_ENTRIES,
-    Bounded,
-    PartBounds,
-    Parts,
-    Waiting,
-    split,
-)
+from provable_circuits.verify.hull.frame import Frame
+from provable_circuits.verify.hull.outline import Cover
+from provable_circuits.verify.hull.parts import MOST_ENTRIES, PartBounds, Parts, moving
+from provable_circuits.verify.hull.past import Past, Row
+from provable_circuits.verify.hull.tree import Ground, Refuted, Tree
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.roots import Roots, RootSearch, Try
 
-WIDTH = 16
-"""Parts that are split at once."""
-
 FIRST_PARTS, MOST_PARTS = 64, 2**14
 """Parts of a row after which it is given up: at first, and in the end."""
-
-MOST_KEPT = 2**28
-"""Numbers that all parts of a row that wait have together, of two bytes each, at most. From half of
-it on those that lack least are split first: every part has to be split until it is closed, whatever
-the order, and their children hardly wait."""
-
-UNIT_NUMBERS = 12
-"""As many such numbers as a part has for every unit, besides shares."""
 
 
 def has_hulls(structure: Structure, region: Region) -> bool:
@@ -53,12 +40,16 @@ def has_hulls(structure: Structure, region: Region) -> bool:
 
 
 class HullSearch(RootSearch):
-    """Decides rows by hulls; those that take more than ``most`` parts are given up."""
+    """Decides rows by hulls; those that take more than ``most`` parts are given up.
+
+    ``past`` has the outlines of earlier proofs, and takes those of new ones.
+    """
 
     def __init__(
-        self, roots: Roots, attempt: Try, deadline: Deadline, most: int = MOST_PARTS
+        self, roots: Roots, attempt: Try, deadline: Deadline, past: Past, most: int = MOST_PARTS
     ) -> None:
         super().__init__(roots, attempt, deadline)
+        self.past = past
         self.most = most
         self.reached = math.inf
         """The least rigorous bound by which a part was closed."""
@@ -88,49 +79,54 @@ class HullSearch(RootSearch):
         """Which of one problem's rows stay open; None when there is a witness."""
         bounds = PartBounds(closer_second(chain))
         found = bounds.roots()
-        if not self._seen(found, condenser, rows):
+        if len(found.bounds):
+            self.reached = min(self.reached, float(found.bounds.min()))
+        if self._try(condenser, found.cube, rows):
             return None
+        ground = Ground(
+            bounds,
+            Frame.of(bounds.chain, *condenser.numbered(self.past.numbers)),
+            lambda cube: self._try(condenser, cube, rows),
+            self.deadline,
+        )
         left = []
-        for place in range(len(found.left)):
-            narrow, root = bounds.narrowed(found, place)
-            proved = self._split(narrow, root, condenser, rows)
-            if proved is None:
+        for place, lined in enumerate(found.lined):
+            part = found.left[place : place + 1]
+            try:
+                proved = self._proved(ground, self._row(rows[part.row]), part, lined)
+            except Refuted:
                 return None
             if not proved:
-                left.append(root.row)
+                left.append(part.row)
         return torch.cat(left) if left else rows[:0]
 
-    def _split(
-        self, bounds: PartBounds, root: Parts, condenser: Condenser, rows: Tensor
-    ) -> bool | None:
-        """Whether a row that is left open is proved by splitting it; None when it is refuted."""
-        chain = bounds.chain
-        room = MOST_KEPT // max(chain.entries + UNIT_NUMBERS * sum(chain.sizes), 1)
-        waiting, left, spent = Waiting(), root, 0
-        while True:
-            stuck = ~(left.scores > 0).any(1)
-            if bool(stuck.any()) or (len(left) and spent >= self.most):
-                return False
-            waiting.add(left)
-            if not len(waiting):
-                return True
-            if len(waiting) > room:
-                return False
-            self.deadline.check()
-            many = 2 * len(waiting) > room
-            batch = waiting.take_easiest(WIDTH) if many else waiting.take(WIDTH)
-            children = split(batch)
-            spent += len(children)
-            found = bounds.children(children)
-            if not self._seen(found, condenser, rows):
-                return None
-            left = found.left
+    def _proved(self, ground: Ground, row: Row, part: Parts, lined: Tensor) -> bool:
+        """Whether a row that is left open is proved by splitting it.
 
-    def _seen(self, found: Bounded, condenser: Condenser, rows: Tensor) -> bool:
-        """Take note of what bounding parts has shown; whether no witness came of it."""
-        if len(found.closed):
-            self.reached = min(self.reached, float(found.closed.min()))
-        return not self._try(condenser, found.cube, rows)
+        Args:
+            ground: what its tree grows on.
+            row: which row it is.
+            part: the row as one part.
+            lined: what its units lose under lines, those of the second layer left out.
+        """
+        outline, left = self.past.outlines.rows.get(row), None
+        if outline is not None:
+            tree = Tree(ground, *outline.carried(ground.frame, part))
+            cover = Cover(outline, tree.frame, tree.root)
+            left = tree.begun(cover) if tree.fits(cover) else None
+        if left is None:
+            tree = Tree(ground, part, moving(lined))
+            left = tree.root
+        if not tree.proved(left, self.most):
+            return False
+        self.reached = min(self.reached, tree.reached)
+        if tree.outline is not None:
+            self.past.found[row] = tree.outline
+        return True
+
+    def _row(self, place: Tensor) -> Row:
+        """Which row of the claim the one in this place is."""
+        return int(self.roots.problems[place]), tuple(self.roots.rows[place].flatten().tolist())
 
     def _chain(self, condenser: Condenser) -> Chain | None:
         """What was condensed, unless it is too large."""

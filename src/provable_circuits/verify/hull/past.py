@@ -1,0 +1,76 @@
+"""The past: what earlier questions leave to a search, and what it leaves to later ones."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from provable_circuits.claims.encoding import Query
+from provable_circuits.verify.hull.outline import Outline
+
+POSITIONS = 2**40
+"""More than any tensor has."""
+
+MOST_NUMBERS = 2**28
+"""Numbers that the leaves of all outlines hold together, of two bytes each, at most."""
+
+Row = tuple[int, tuple[float, ...]]
+"""Which of the claim's inputs, and the row over the outputs."""
+
+
+@dataclass(slots=True, eq=False)
+class Outlines:
+    """The latest outlines of rows, oldest first.
+
+    Attributes:
+        rows: the outlines.
+        tensors: the numbers of tensors that were met.
+    """
+
+    rows: dict[Row, Outline] = field(default_factory=dict)
+    tensors: dict[str, int] = field(default_factory=dict)
+
+    def keep(self, found: dict[Row, Outline]) -> None:
+        """Keep newer outlines; the oldest are forgotten where all take too much room."""
+        for row, outline in found.items():
+            self.rows.pop(row, None)
+            self.rows[row] = outline
+        held = sum(outline.numbers for outline in self.rows.values())
+        while held > MOST_NUMBERS:
+            held -= self.rows.pop(next(iter(self.rows))).numbers
+
+
+class Past:
+    """Outlines of earlier proofs for one question, and those of its own.
+
+    Args:
+        outlines: those of earlier proofs.
+        query: the question.
+    """
+
+    def __init__(self, outlines: Outlines, query: Query) -> None:
+        self.outlines = outlines
+        self.query = query
+        self.own = {held.node: name for name, held in query.tensors.items()}
+        self.found: dict[Row, Outline] = {}
+        """The outlines of rows that were proved for this question."""
+
+    def numbers(self, name: str, positions: Tensor) -> Tensor:
+        """Numbers of a node's flat positions, the same whatever circuit the node belongs to.
+
+        Positions are those of the network's tensor, of which a circuit's may lack channels.
+        """
+        tensor = self.own.get(name, name)
+        held = self.query.tensors[tensor] if name in self.own else None
+        if held is not None and held.kept is not None and not held.full:
+            plane = math.prod(self.query.graph[name].shape[1:])
+            kept = held.kept.to(positions.device)
+            positions = kept[positions // plane] * plane + positions % plane
+        known = self.outlines.tensors
+        return known.setdefault(tensor, len(known)) * POSITIONS + positions
+
+    def keep(self) -> None:
+        """The question was proved: later ones start from here."""
+        self.outlines.keep(self.found)
