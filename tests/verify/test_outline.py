@@ -1,0 +1,240 @@
+"""Outlines: what an earlier proof leaves to a question saves time, and never decides it."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import math
+from dataclasses import astuple, replace
+
+import pytest
+import torch
+from tests.verify.test_hull import images, question
+from torch import Tensor
+
+import provable_circuits as pc
+from provable_circuits.verify.deadline import Deadline
+from provable_circuits.verify.hull.certificate import Multipliers
+from provable_circuits.verify.hull.chain import Chain
+from provable_circuits.verify.hull.frame import Frame, Match
+from provable_circuits.verify.hull.outline import Cover, Outline, covering
+from provable_circuits.verify.hull.parts import PartBounds, Parts, moving
+from provable_circuits.verify.hull.past import POSITIONS, Outlines, Past
+from provable_circuits.verify.hull.tree import Ground, Tree
+
+UNITS = 5
+
+
+def grown(dice: torch.Generator, signs: Tensor, chance: float) -> list[Tensor]:
+    """The leaves of a random tree."""
+    free = (signs == 0).nonzero().flatten()
+    if not len(free) or float(torch.rand(1, generator=dice)) > chance:
+        return [signs]
+    unit = free[torch.randint(len(free), (1,), generator=dice)]
+    both = (signs.index_fill(0, unit, sign) for sign in (1.0, -1.0))
+    return [leaf for half in both for leaf in grown(dice, half, chance)]
+
+
+def uncovered(leaves: Tensor, sure: Tensor) -> int:
+    """How many patterns that agree with the sure signs no leaf has."""
+    count = 0
+    for pattern in itertools.product((1.0, -1.0), repeat=len(sure)):
+        signs = torch.tensor(pattern)
+        if bool(((sure == 0) | (sure == signs)).all()):
+            count += not bool(((leaves == 0) | (leaves == signs)).all(1).any())
+    return count
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_leaves_cover_whatever_units_are_missing_or_sure(seed: int) -> None:
+    dice = torch.Generator().manual_seed(seed)
+    leaves = torch.stack(grown(dice, torch.zeros(UNITS), 0.9))
+    assert uncovered(leaves, torch.zeros(UNITS)) == 0
+    units = torch.randperm(UNITS + 2, generator=dice)[:UNITS]
+    units = torch.where(units < UNITS, units, -1)
+    sure = torch.randint(-1, 2, (UNITS,), generator=dice).float()
+    sure *= torch.rand(UNITS, generator=dice) < 0.5
+    some, signs = covering(leaves, units, sure)
+    assert uncovered(signs, sure) == 0
+    assert bool((signs[:, sure != 0] == sure[sure != 0]).all())
+    assert bool((signs[:, (units < 0) & (sure == 0)] == 0).all())
+    if len(leaves) > 1:
+        assert uncovered(leaves[1:], torch.zeros(UNITS)) > 0, "no leaf could be left out"
+        free, _ = covering(leaves, torch.arange(UNITS), torch.zeros(UNITS))
+        assert free.tolist() == list(range(len(leaves)))
+    assert set(some.tolist()) <= set(range(len(leaves)))
+
+
+def problem(seed: int) -> tuple[PartBounds, Frame]:
+    """A problem that is not proved whole, and its frame with numbers made up."""
+    _, condenser = question(torch.Generator().manual_seed(seed), images(seed))
+    chain = Chain(condenser.problem, condenser.below(), torch.float64, Deadline())
+    units = 1000 + torch.arange(sum(chain.sizes))
+    return PartBounds(chain), Frame.of(chain, units, torch.arange(chain.problem.goal.cube.shape[1]))
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_multipliers_are_found_again_by_their_numbers(changed: bool) -> None:
+    """Those of the same unit, and shares of the same coordinate; usual ones for what is new."""
+    bounds, old = problem(1)
+    before = bounds.roots().left[:1].chosen
+    dice = torch.Generator().manual_seed(0)
+    new = old
+    if changed:
+        units = old.units + (torch.rand(len(old.units), generator=dice) < 0.2) * 10_000
+        below = torch.randperm(len(units) - old.sizes[0], generator=dice) + old.sizes[0]
+        units = torch.cat([units[: old.sizes[0]].flip(0), units[below]])
+        order = torch.randperm(len(old.coordinates), generator=dice)
+        new = replace(old, units=units, coordinates=old.coordinates[order])
+    usual = tuple(Multipliers(*(-torch.ones_like(x) for x in astuple(own))) for own in before)
+    after = Match(old, new).carried(before, usual)
+
+    def flat(name: str, chosen: tuple[Multipliers, ...]) -> list[float]:
+        return torch.cat([getattr(own, name).flatten(1) for own in chosen], dim=1)[0].tolist()
+
+    def pairs(frame: Frame) -> list[tuple[int, int]]:
+        own = frame.coordinates.tolist()
+        columns = [own[i] if i < len(own) else -1 for i in frame.columns.tolist()]
+        return list(zip(frame.units[frame.owners].tolist(), columns, strict=True))
+
+    def named(name: str, frame: Frame) -> list[object]:
+        if name == "shares":
+            return list(pairs(frame))
+        seconds = frame.sizes[0]
+        return (frame.units[:seconds] if name == "second" else frame.units[seconds:]).tolist()
+
+    for name in ("second", "slopes", "first", "shares"):
+        known = dict(zip(named(name, old), flat(name, before), strict=True))
+        known = {k: v for k, v in known.items() if name != "shares" or k[1] >= 0}  # type: ignore[index]
+        wanted = [known.get(key, -1.0) for key in named(name, new)]
+        assert flat(name, after) == wanted
+        assert (-1.0 in wanted) == (changed or name == "shares"), "nothing was missing"
+        assert sum(value >= 0 for value in wanted) > 0 or name == "second"
+
+
+def tree() -> tuple[Ground, Parts, Tree]:
+    """A row shifted so that it is proved by splitting it, and the tree that proves it."""
+    bounds, frame = problem(3)
+    found = bounds.roots()
+    ground = Ground(bounds, frame, lambda cube: False, Deadline())
+    worst = float(found.left.value[0])
+    goal = bounds.problem.goal
+    goal = replace(goal, constant=goal.constant - 0.95 * worst)
+    shifted = PartBounds(bounds.chain.of(replace(bounds.problem, goal=goal)))
+    found = shifted.roots()
+    ground = replace(ground, bounds=shifted)
+    row = found.left[:1]
+    planted = Tree(ground, row, moving(found.lined[0]))
+    assert planted.proved(planted.root, 4000)
+    return ground, row, planted
+
+
+def test_the_same_row_closes_as_it_did() -> None:
+    ground, row, planted = tree()
+    outline = planted.outline
+    assert outline is not None
+    assert len(outline.leaves) > 20
+    assert uncovered_in(outline) == 0
+    again = Tree(ground, *outline.carried(ground.frame, row))
+    cover = Cover(outline, again.frame, again.root)
+    assert len(cover) == len(outline.leaves)
+    assert again.fits(cover)
+    assert len(again.begun(cover)) <= 0.1 * len(cover), "halves are rounded, no more"
+
+
+def uncovered_in(outline: Outline) -> int:
+    """How many of random patterns no leaf has."""
+    dice = torch.Generator().manual_seed(0)
+    signs = torch.randint(0, 2, (500, outline.leaves.signs.shape[1]), generator=dice) * 2.0 - 1
+    sure = outline.root.signs[0]
+    signs = torch.where(sure == 0, signs, sure)
+    leaves = outline.leaves.signs
+    met = ((leaves.unsqueeze(0) == 0) | (leaves.unsqueeze(0) == signs.unsqueeze(1))).all(2).any(1)
+    return int((~met).sum())
+
+
+def test_leaves_that_prove_nothing_are_not_taken_up() -> None:
+    """Another row, for which the multipliers are of no use."""
+    ground, row, planted = tree()
+    outline = planted.outline
+    assert outline is not None
+    goal = ground.bounds.problem.goal
+    lower = PartBounds(
+        ground.bounds.chain.of(
+            replace(ground.bounds.problem, goal=replace(goal, constant=goal.constant - 10.0))
+        )
+    )
+    again = Tree(replace(ground, bounds=lower), *outline.carried(ground.frame, row))
+    assert not again.fits(Cover(outline, again.frame, again.root))
+
+
+def test_numbers_are_those_of_the_network() -> None:
+    """Positions of a circuit's tensor that lacks channels are those of the network's."""
+    components = images(0).components("filter")
+    x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(0))
+    claim = pc.Claim([pc.Point(x)], pc.Reachable(0.1), pc.LogitDifference(1.0, 0))
+    verifier = pc.Verifier(components, claim)
+    outlines = Outlines()
+    cut = 0
+    for name in components.names[4:8]:
+        query = verifier.encoder.encode(components.full().remove(components.names[1]).remove(name))
+        past = Past(outlines, query)
+        for tensor, held in query.tensors.items():
+            if held.node not in query.graph:
+                continue
+            shape = verifier.encoder.network[tensor].shape
+            network = torch.arange(math.prod(shape)).reshape(shape)
+            wanted = network if held.kept is None else network[held.kept]
+            numbers = past.numbers(held.node, torch.arange(wanted.numel()))
+            assert torch.equal(numbers % POSITIONS, wanted.flatten())
+            assert bool((numbers // POSITIONS == outlines.tensors[tensor]).all())
+            cut += held.kept is not None
+    assert cut > 0
+
+
+@pytest.mark.usefixtures("hulls_at_once")
+@pytest.mark.parametrize("seed", range(5))
+def test_questions_one_after_the_other_are_answered_as_alone(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is left from earlier proofs; and it is made use of."""
+    taken: list[int] = []
+    honest = Tree.begun
+
+    def begun(grown: Tree, cover: Cover) -> Parts:
+        taken.append(len(cover))
+        return honest(grown, cover)
+
+    monkeypatch.setattr(Tree, "begun", begun)
+    room = importlib.import_module("provable_circuits.verify.hull.parts")
+    monkeypatch.setattr(room, "ROOT_STEPS", 1)
+    graph = images(seed, scale=2.0)
+    components = graph.components("filter")
+    x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(seed))
+    answers = []
+    for tolerance in (0.01, 0.03, 0.1, 0.3):
+        claim = pc.Claim([pc.Point(x)], pc.Reachable(0.1), pc.LogitDifference(tolerance, 0))
+        verifier = pc.Verifier(components, claim)
+        circuit = components.full()
+        for name in components.names:
+            verdict = verifier.ask(circuit.remove(name), 20)
+            alone = pc.Verifier(components, claim).ask(circuit.remove(name), 20)
+            assert verdict.kind == alone.kind
+            answers.append(verdict.kind)
+            if verdict.proved:
+                circuit = circuit.remove(name)
+    assert {"proved", "refuted"} <= set(answers)
+    assert taken, "no outline was taken up"
+
+
+def test_the_oldest_outlines_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, planted = tree()
+    outline = planted.outline
+    assert outline is not None
+    past = importlib.import_module("provable_circuits.verify.hull.past")
+    monkeypatch.setattr(past, "MOST_NUMBERS", 2 * outline.numbers)
+    outlines = Outlines()
+    for index in range(3):
+        outlines.keep({(index, (1.0,)): outline})
+    outlines.keep({(1, (1.0,)): outline})
+    assert [index for index, _ in outlines.rows] == [2, 1]
