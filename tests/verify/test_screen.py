@@ -202,3 +202,31 @@ def test_splitting_many_circuits_is_given_up_where_it_proves_nothing(
     for _ in range(12):
         assert [v.kind for v in decided.ask(circuits)] == expected
     assert 0 < calls < 6, "two groups of circuits are open, twelve times"
+
+
+def test_only_what_is_asked_about_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And then all that was bounded with it: questions about those are answered already."""
+    components = dense(0).components("neuron")
+    centers = torch.rand(2, 5, generator=torch.Generator().manual_seed(1))
+    claim = pc.Claim([pc.Ball(x, 1.0) for x in centers], pc.Zero(), pc.LogitDifference(0.3, 1))
+    calls = []
+    honest = screen_room.split_rows
+
+    def watched(*arguments: object) -> torch.Tensor:
+        calls.append(arguments)
+        found: torch.Tensor = honest(*arguments)
+        return found
+
+    monkeypatch.setattr(screen_room, "split_rows", watched)
+    verifier = pc.Verifier(components, claim)
+    circuits = some_circuits(components, 24)
+    open_ = [c for c, v in zip(circuits, verifier.screen(circuits), strict=True) if v is None]
+    assert len(open_) > 2
+    assert not calls
+    asked = [verifier.ask(circuit) for circuit in open_]
+    proofs = sum(verdict.stage == "splitting" for verdict in asked)
+    assert 0 < len(calls) < proofs
+    again = [verifier.ask(circuit) for circuit in open_]
+    assert [v.kind for v in again] == [v.kind for v in asked]
+    assert "splitting" not in {v.stage for v in again}, "what was prepared is used once"
+    assert [v.kind for v in asked] == [pc.Verifier(components, claim).ask(c).kind for c in open_]

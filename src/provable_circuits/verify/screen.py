@@ -1,15 +1,17 @@
 """Screening: many circuits of a small network through the cheap stages, in one pass each.
 
-    pool of earlier witnesses -> backward linear bounds -> corners -> a few splits
+    pool of earlier witnesses -> backward linear bounds -> corners
 
 On small networks a question costs what its many small operations cost, whatever they work on; a
 batch of circuits costs little more than one. Circuits are bounded together that remove from the
-same sites, because those share the same tensors with the network.
+same sites, because those share the same tensors with the network. What the bounds leave open is
+kept, to be split a few times as soon as someone asks about it: many never are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
@@ -40,16 +42,38 @@ Likely = dict[int, tuple[Candidate, str]]
 """By circuit, a candidate that plain runs make look like a witness, and the stage it is from."""
 
 
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Circuits that were bounded together, some of which were left open.
+
+    Attributes:
+        together: the circuits.
+        bounds: enclosures of their tensors.
+        value: what the specification's rows reach at least, [problems, constraints].
+        open: the places of those that are open and were not split yet.
+        proved: by place, those that splitting has proved.
+    """
+
+    together: Together
+    bounds: Bounds
+    value: Tensor
+    open: list[int]
+    proved: dict[int, Proved] = field(default_factory=dict)
+
+
 class Screen:
     """Gives cheap answers about many circuits of one verifier."""
 
     def __init__(self, verifier: Verifier) -> None:
         self.verifier = verifier
         self._splitting = Patience()
+        self._left: dict[int, tuple[Batch, int]] = {}
+        """By the bits of a circuit that the last screening left open, where it is."""
 
     def answers(self, circuits: Sequence[Circuit], deadline: Deadline) -> list[Verdict | None]:
         """A verdict for each circuit that the cheap stages decide."""
         found: list[Verdict | None] = [None] * len(circuits)
+        self._left.clear()
         if not self.verifier.small or not circuits:
             return found
         likely = self._broken(circuits)
@@ -65,6 +89,21 @@ class Screen:
         for i, refuted in self._replayed(likely).items():
             found[i] = refuted
         return found
+
+    def split(self, circuit: Circuit, deadline: Deadline) -> Proved | None:
+        """A proof by a few splits, of a circuit that the last screening left open.
+
+        As long as that goes well, all that were bounded together with it are split as well.
+        """
+        batch, place = self._left.pop(circuit.bits, (None, 0))
+        if batch is None:
+            return None
+        if place in batch.open and self._splitting.tries():
+            some = batch.open if self._splitting.failures == 0 else [place]
+            batch.open = [other for other in batch.open if other not in some]
+            self._split(batch, some, deadline)
+            self._splitting.learn(place in batch.proved)
+        return batch.proved.get(place)
 
     def broken(self, circuits: Sequence[Circuit]) -> list[bool]:
         """Which circuits an earlier witness seems to break."""
@@ -194,35 +233,26 @@ class Screen:
             for name, reached in passed.inputs.items()
         }
         self._note(together, group, points, likely, "corner", found)
-        self._split(together, group, found, likely, bounds, value, deadline)
-
-    def _split(
-        self,
-        together: Together,
-        group: list[int],
-        found: list[Verdict | None],
-        likely: Likely,
-        bounds: Bounds,
-        value: Tensor,
-        deadline: Deadline,
-    ) -> None:
-        """Split the problems of circuits that are neither proved nor likely to be refuted."""
-        count = self.verifier.encoder.count
         open_ = [c for c, i in enumerate(group) if found[i] is None and i not in likely]
-        wanted = torch.zeros(len(group), dtype=torch.bool)
-        wanted[open_] = True
-        rows = ((value < 0) & wanted.repeat_interleave(count).unsqueeze(1)).nonzero()
-        if not len(rows) or not self._splitting.tries():
-            return
-        problems, constraints = rows[split_rows(together, bounds, rows, deadline)].T
+        batch = Batch(together, bounds, value, open_)
+        self._left |= {together.circuits[c].bits: (batch, c) for c in open_}
+
+    def _split(self, batch: Batch, some: Sequence[int], deadline: Deadline) -> None:
+        """Split the problems of some circuits."""
+        together, value = batch.together, batch.value
+        size = len(together.circuits)
+        wanted = torch.zeros(size, dtype=torch.bool)
+        wanted[list(some)] = True
+        each = wanted.repeat_interleave(self.verifier.encoder.count).unsqueeze(1)
+        rows = (~(value >= 0) & each.to(value.device)).nonzero()
+        problems, constraints = rows[split_rows(together, batch.bounds, rows, deadline)].T
         settled = value.clone()
         settled[problems, constraints] = 0.0
-        least = settled.unflatten(0, (len(group), -1)).flatten(1).amin(1).tolist()
-        closed = [c for c in open_ if least[c] >= 0]
-        self._splitting.learn(bool(closed))
-        for c in closed:
-            bound = self.verifier.encoder.specification.at_most(-least[c])
-            found[group[c]] = Proved(bound, "splitting")
+        least = settled.unflatten(0, (size, -1)).flatten(1).amin(1).tolist()
+        for c in some:
+            if least[c] >= 0:
+                bound = self.verifier.encoder.specification.at_most(-least[c])
+                batch.proved[c] = Proved(bound, "splitting")
 
     def _step(self, together: Together, group: list[int], likely: Likely) -> None:
         """One step of an attack on every circuit: the corner that gradients at the middle name."""

@@ -101,6 +101,9 @@ class Verifier:
             verdict = self._exactly(circuit, deadline)
             if verdict is not None:
                 return verdict
+        proved = self._split(circuit, deadline)
+        if proved is not None:
+            return proved
         question = Question(self, self.encoder.encode(circuit), settled, deadline)
         try:
             if self.last is None and not self.small and self.encoder.specification.needs_reference:
@@ -116,9 +119,9 @@ class Verifier:
     def screen(self, circuits: Sequence[Circuit], timeout: float = 45.0) -> list[Verdict | None]:
         """Cheap answers for many circuits at once; None for those that only ``ask`` can decide.
 
-        Earlier witnesses, one pass of linear bounds, the corners that these point to and a few
-        splits, for all of them together. Of networks that are not small a circuit costs as much
-        here as there, and all are left to ``ask``.
+        Earlier witnesses, one pass of linear bounds and the corners that these point to, for all
+        of them together. Of networks that are not small a circuit costs as much here as there, and
+        all are left to ``ask``.
         """
         deadline = Deadline.after(_seconds(timeout))
         try:
@@ -209,6 +212,17 @@ class Verifier:
         if circuit.components is self.components or circuit.components == self.components:
             return circuit
         return self.components.circuit(circuit.names)
+
+    def _split(self, circuit: Circuit, deadline: Deadline) -> Proved | None:
+        """A proof by a few splits, where a screening has prepared that."""
+        try:
+            return self._screen.split(circuit, deadline)
+        except OutOfTime:
+            return None
+        except (MemoryError, RuntimeError) as error:
+            if not _out_of_memory(error):
+                raise
+            return None
 
     def _exactly(self, circuit: Circuit, deadline: Deadline) -> Verdict | None:
         """The answer in exact arithmetic, where the network is small enough for it."""
