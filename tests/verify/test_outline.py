@@ -47,10 +47,13 @@ def uncovered(leaves: Tensor, sure: Tensor) -> int:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_leaves_cover_whatever_units_are_missing_or_sure(seed: int) -> None:
+    """Also where several are taken for the same one."""
     dice = torch.Generator().manual_seed(seed)
     leaves = torch.stack(grown(dice, torch.zeros(UNITS), 0.9))
     assert uncovered(leaves, torch.zeros(UNITS)) == 0
     units = torch.randperm(UNITS + 2, generator=dice)[:UNITS]
+    if seed % 2:
+        units = torch.randint(UNITS + 2, (UNITS,), generator=dice)
     units = torch.where(units < UNITS, units, -1)
     sure = torch.randint(-1, 2, (UNITS,), generator=dice).float()
     sure *= torch.rand(UNITS, generator=dice) < 0.5
@@ -187,7 +190,7 @@ def test_numbers_are_those_of_the_network() -> None:
             wanted = network if held.kept is None else network[held.kept]
             numbers = past.numbers(held.node, torch.arange(wanted.numel()))
             assert torch.equal(numbers % POSITIONS, wanted.flatten())
-            assert bool((numbers // POSITIONS == outlines.tensors[tensor]).all())
+            assert bool((numbers // POSITIONS == outlines.tensors[f"{tensor}~"]).all())
             cut += held.kept is not None
     assert cut > 0
 
@@ -238,3 +241,18 @@ def test_the_oldest_outlines_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> N
         outlines.keep({(index, (1.0,)): outline})
     outlines.keep({(1, (1.0,)): outline})
     assert [index for index, _ in outlines.rows] == [2, 1]
+
+
+def test_no_two_units_have_the_same_number() -> None:
+    """Where inputs range the network's own tensors are there as well as the circuit's."""
+    components = images(0).components("filter")
+    x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(0))
+    claim = pc.Claim([pc.Ball(x, 0.05)], pc.Reachable(0.1), pc.LogitDifference(1.0, 0))
+    circuit = components.full().remove(components.names[1]).remove(components.names[5])
+    query = pc.Verifier(components, claim).encoder.encode(circuit)
+    past = Past(Outlines(), query)
+    numbers = [
+        past.numbers(node.name, torch.arange(math.prod(node.shape))) for node in query.graph.nodes
+    ]
+    everyone = torch.cat(numbers)
+    assert len(everyone.unique()) == len(everyone)

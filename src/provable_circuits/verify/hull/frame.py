@@ -1,9 +1,9 @@
 """Frames: what the signs and multipliers of one problem's parts are in another.
 
 Two questions about circuits that differ by a component have nearly the same open units, but not in
-the same order, nor the same coordinates of the cube. Units and coordinates are known by numbers,
-those of positions in the network's tensors. A wrong number would cost time and prove nothing wrong:
-any multipliers prove what they prove.
+the same order, nor the same coordinates of the cube. Units and coordinates are known by numbers
+(``past``). A wrong number would cost time and prove nothing wrong: any multipliers prove what they
+prove, and the signs of leaves cover everything whichever units they are taken to be of.
 """
 
 from __future__ import annotations

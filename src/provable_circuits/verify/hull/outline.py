@@ -87,10 +87,13 @@ def covering(leaves: Tensor, units: Tensor, sure: Tensor) -> tuple[Tensor, Tenso
 
     Args:
         leaves: signs that cover all patterns, 0 where both are meant; [leaves, units].
-        units: where the others are among those units, -1 where they are not; [others].
+        units: where the others are among those units, -1 where they are not; [others]. Several in
+            one place are not taken to be there: a leaf says nothing about different signs of them.
         sure: the others' signs, where they have one for sure; [others].
     """
+    met = torch.bincount(units[units >= 0], minlength=leaves.shape[1])
     there = (units >= 0).nonzero().flatten()
+    there = there[met[units[there]] == 1]
     given = torch.where(leaves.sum(0) >= 0, 1.0, -1.0).to(leaves.dtype)
     given[units[there]] = sure[there].to(leaves.dtype)
     agree = ((given == 0) | (leaves != -given)).all(1).nonzero().flatten()

@@ -60,14 +60,17 @@ class Past:
     def numbers(self, name: str, positions: Tensor) -> Tensor:
         """Numbers of a node's flat positions, the same whatever circuit the node belongs to.
 
-        Positions are those of the network's tensor, of which a circuit's may lack channels.
+        A circuit's tensor has others than the network's that it stands for. Its positions are those
+        of the network's, of which it may lack channels.
         """
-        tensor = self.own.get(name, name)
-        held = self.query.tensors[tensor] if name in self.own else None
-        if held is not None and held.kept is not None and not held.full:
-            plane = math.prod(self.query.graph[name].shape[1:])
-            kept = held.kept.to(positions.device)
-            positions = kept[positions // plane] * plane + positions % plane
+        tensor = name
+        if name in self.own:
+            held = self.query.tensors[self.own[name]]
+            tensor = f"{self.own[name]}~"
+            if held.kept is not None and not held.full:
+                plane = math.prod(self.query.graph[name].shape[1:])
+                kept = held.kept.to(positions.device)
+                positions = kept[positions // plane] * plane + positions % plane
         known = self.outlines.tensors
         return known.setdefault(tensor, len(known)) * POSITIONS + positions
 

@@ -120,8 +120,9 @@ class HullSearch(RootSearch):
         if not tree.proved(left, self.most):
             return False
         self.reached = min(self.reached, tree.reached)
-        if tree.outline is not None:
-            self.past.found[row] = tree.outline
+        outline = tree.outline
+        if outline is not None:
+            self.past.found[row] = outline
         return True
 
     def _row(self, place: Tensor) -> Row:

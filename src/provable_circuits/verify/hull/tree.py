@@ -95,8 +95,9 @@ class Tree:
             self.ground.deadline.check()
             parts = cover[some]
             value = self.bounds.certified(parts)
-            self._close(value[value >= 0], parts[value >= 0])
-            open_.append(parts[value < 0])
+            closed = value >= 0
+            self._close(value[closed], parts[closed])
+            open_.append(parts[~closed])
         left = [self.root[:0]]
         parts = Parts.joined(open_)
         for some in places[: len(parts)].split(2 * WIDTH):
