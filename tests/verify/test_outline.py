@@ -17,7 +17,7 @@ from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.hull.certificate import Multipliers
 from provable_circuits.verify.hull.chain import Chain
 from provable_circuits.verify.hull.frame import Frame, Match
-from provable_circuits.verify.hull.outline import Cover, Outline, covering
+from provable_circuits.verify.hull.outline import Cover, covering
 from provable_circuits.verify.hull.parts import PartBounds, Parts, moving
 from provable_circuits.verify.hull.past import POSITIONS, Outlines, Past
 from provable_circuits.verify.hull.tree import Ground, Tree
@@ -137,23 +137,13 @@ def test_the_same_row_closes_as_it_did() -> None:
     outline = planted.outline
     assert outline is not None
     assert len(outline.leaves) > 20
-    assert uncovered_in(outline) == 0
+    depths = (outline.leaves.signs != outline.root.signs).sum(1)
+    assert float((0.5**depths).sum()) == 1, "leaves of a tree, none of them missing"
     again = Tree(ground, *outline.carried(ground.frame, row))
     cover = Cover(outline, again.frame, again.root)
     assert len(cover) == len(outline.leaves)
     assert again.fits(cover)
     assert len(again.begun(cover)) <= 0.1 * len(cover), "halves are rounded, no more"
-
-
-def uncovered_in(outline: Outline) -> int:
-    """How many of random patterns no leaf has."""
-    dice = torch.Generator().manual_seed(0)
-    signs = torch.randint(0, 2, (500, outline.leaves.signs.shape[1]), generator=dice) * 2.0 - 1
-    sure = outline.root.signs[0]
-    signs = torch.where(sure == 0, signs, sure)
-    leaves = outline.leaves.signs
-    met = ((leaves.unsqueeze(0) == 0) | (leaves.unsqueeze(0) == signs.unsqueeze(1))).all(2).any(1)
-    return int((~met).sum())
 
 
 def test_leaves_that_prove_nothing_are_not_taken_up() -> None:
@@ -196,9 +186,11 @@ def test_numbers_are_those_of_the_network() -> None:
 
 
 @pytest.mark.usefixtures("hulls_at_once")
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("seed", "radius"), [*((seed, 0.0) for seed in range(5)), (0, 0.02), (4, 0.02)]
+)
 def test_questions_one_after_the_other_are_answered_as_alone(
-    seed: int, monkeypatch: pytest.MonkeyPatch
+    seed: int, radius: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is left from earlier proofs; and it is made use of."""
     taken: list[int] = []
@@ -216,7 +208,8 @@ def test_questions_one_after_the_other_are_answered_as_alone(
     x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(seed))
     answers = []
     for tolerance in (0.01, 0.03, 0.1, 0.3):
-        claim = pc.Claim([pc.Point(x)], pc.Reachable(0.1), pc.LogitDifference(tolerance, 0))
+        given = pc.Ball(x, radius) if radius else pc.Point(x)
+        claim = pc.Claim([given], pc.Reachable(0.1), pc.LogitDifference(tolerance, 0))
         verifier = pc.Verifier(components, claim)
         circuit = components.full()
         for name in components.names:
@@ -230,6 +223,54 @@ def test_questions_one_after_the_other_are_answered_as_alone(
     assert taken, "no outline was taken up"
 
 
+def test_rows_that_meet_no_open_unit_have_frames() -> None:
+    """So narrow a ball leaves no unit open."""
+    _, condenser = question(torch.Generator().manual_seed(0), images(0), 1e-9)
+    chain = Chain(condenser.problem, condenser.below(), torch.float64, Deadline())
+    units, cube = condenser.numbered(lambda name, positions: positions)
+    frame = Frame.of(chain, units, cube)
+    assert len(frame.units) == len(frame.owners) == 0
+    assert len(frame.coordinates) == chain.problem.goal.cube.shape[1]
+    row = PartBounds(chain).roots().left[:1]
+    assert Match(frame, frame).carried(row.chosen, row.chosen)[0].shares.numel() == 0
+
+
+@pytest.mark.usefixtures("hulls_at_once")
+def test_rows_are_split_afresh_where_an_earlier_proof_does_not_help(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it was begun with is given up; the verdict is the same."""
+    given_up = 0
+    honest = Tree.proved
+
+    def proved(grown: Tree, left: Parts, most: int) -> bool:
+        nonlocal given_up
+        begun = left is not grown.root
+        given_up += begun
+        return not begun and honest(grown, left, most)
+
+    room = importlib.import_module("provable_circuits.verify.hull.parts")
+    monkeypatch.setattr(room, "ROOT_STEPS", 1)
+    graph = images(4, scale=2.0)
+    components = graph.components("filter")
+    x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(4))
+    claim = pc.Claim([pc.Point(x)], pc.Reachable(0.1), pc.LogitDifference(0.1, 0))
+
+    def kinds() -> list[str]:
+        verifier, circuit, found = pc.Verifier(components, claim), components.full(), []
+        for name in components.names:
+            verdict = verifier.ask(circuit.remove(name), 20)
+            found.append(f"{verdict.kind} {verdict.stage}")
+            circuit = circuit.remove(name) if verdict.proved else circuit
+        return found
+
+    expected = kinds()
+    assert "proved hull" in expected
+    monkeypatch.setattr(Tree, "proved", proved)
+    assert kinds() == expected
+    assert given_up
+
+
 def test_the_oldest_outlines_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     _, _, planted = tree()
     outline = planted.outline
@@ -241,6 +282,19 @@ def test_the_oldest_outlines_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> N
         outlines.keep({(index, (1.0,)): outline})
     outlines.keep({(1, (1.0,)): outline})
     assert [index for index, _ in outlines.rows] == [2, 1]
+
+
+def test_numbers_are_counted() -> None:
+    """What an outline says it holds is what its tensors hold, or more, but not much more."""
+    _, _, planted = tree()
+    outline = planted.outline
+    assert outline is not None
+    parts = (outline.leaves, outline.root)
+    held = [x for p in parts for x in (p.row, p.signs, p.value, p.scores)]
+    held += [x for p in parts for own in p.chosen for x in astuple(own)]
+    held += [x for f in (outline.frame, outline.whole) for x in (f.owners, f.columns)]
+    size = sum(x.numel() * x.element_size() for x in held) / 2
+    assert size <= outline.numbers <= 3 * size
 
 
 def test_no_two_units_have_the_same_number() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import random
+import time
 
 import pytest
 import torch
@@ -220,9 +221,11 @@ def test_only_what_is_asked_about_is_split(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(screen_room, "split_rows", watched)
     verifier = pc.Verifier(components, claim)
     circuits = some_circuits(components, 24)
-    open_ = [c for c, v in zip(circuits, verifier.screen(circuits), strict=True) if v is None]
+    screened = verifier.screen(circuits, 1.0)
+    open_ = [c for c, v in zip(circuits, screened, strict=True) if v is None]
     assert len(open_) > 2
     assert not calls
+    time.sleep(1.1)  # the time of the screening is over, that of questions is not
     asked = [verifier.ask(circuit) for circuit in open_]
     proofs = sum(verdict.stage == "splitting" for verdict in asked)
     assert 0 < len(calls) < proofs

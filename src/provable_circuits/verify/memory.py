@@ -33,6 +33,7 @@ class Memory:
         closer: of which of them the ends were brought closer by hulls, and for which input.
         started: of such tensors, the ends that were reached, and which units were bounded already.
         cut: of circuits' own tensors, with the channels that they hold.
+        outlines: how rows were split when they were last proved by hulls.
     """
 
     whole: dict[str, Interval] = field(default_factory=dict)

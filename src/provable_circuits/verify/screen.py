@@ -73,7 +73,7 @@ class Screen:
     def answers(self, circuits: Sequence[Circuit], deadline: Deadline) -> list[Verdict | None]:
         """A verdict for each circuit that the cheap stages decide."""
         found: list[Verdict | None] = [None] * len(circuits)
-        self._left.clear()
+        self.forget()
         if not self.verifier.small or not circuits:
             return found
         likely = self._broken(circuits)
@@ -90,6 +90,10 @@ class Screen:
             found[i] = refuted
         return found
 
+    def forget(self) -> None:
+        """Forget what the last screening left open."""
+        self._left.clear()
+
     def split(self, circuit: Circuit, deadline: Deadline) -> Proved | None:
         """A proof by a few splits, of a circuit that the last screening left open.
 
@@ -100,8 +104,8 @@ class Screen:
             return None
         if place in batch.open and self._splitting.tries():
             some = batch.open if self._splitting.failures == 0 else [place]
-            batch.open = [other for other in batch.open if other not in some]
             self._split(batch, some, deadline)
+            batch.open = [other for other in batch.open if other not in some]
             self._splitting.learn(place in batch.proved)
         return batch.proved.get(place)
 
@@ -240,6 +244,7 @@ class Screen:
     def _split(self, batch: Batch, some: Sequence[int], deadline: Deadline) -> None:
         """Split the problems of some circuits."""
         together, value = batch.together, batch.value
+        batch.bounds.deadline = deadline
         size = len(together.circuits)
         wanted = torch.zeros(size, dtype=torch.bool)
         wanted[list(some)] = True

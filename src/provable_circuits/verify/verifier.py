@@ -129,6 +129,7 @@ class Verifier:
         except (MemoryError, RuntimeError) as error:
             if not _out_of_memory(error):
                 raise
+            self._screen.forget()
             return [None] * len(circuits)
 
     def broken(self, circuits: Sequence[Circuit]) -> list[bool]:
@@ -222,6 +223,7 @@ class Verifier:
         except (MemoryError, RuntimeError) as error:
             if not _out_of_memory(error):
                 raise
+            self._screen.forget()
             return None
 
     def _exactly(self, circuit: Circuit, deadline: Deadline) -> Verdict | None:

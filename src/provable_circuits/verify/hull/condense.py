@@ -209,7 +209,8 @@ class Condenser:
         units = [numbers(node.name, self.own[node.name].nonzero().flatten()) for node in nodes]
         cube = [numbers(name, columns) for name, columns in self.inputs.items()]
         cube += [numbers(name, self._loose(name).nonzero().flatten()) for name in self.gaps]
-        return torch.cat(units), torch.cat(cube)
+        none = torch.zeros(0, dtype=torch.long, device=self.bounds.structure.device)
+        return torch.cat([none, *units]), torch.cat([none, *cube])
 
     def _loose(self, name: str) -> Tensor:
         """The units of an activation that have a gap and a coordinate for it."""

@@ -22,6 +22,12 @@ from torch import Tensor
 from provable_circuits.verify.hull.frame import Frame, Match
 from provable_circuits.verify.hull.parts import Parts
 
+UNIT_NUMBERS = 16
+"""As many numbers of two bytes as a part has for every unit, besides shares."""
+
+PLACES = 8
+"""As many as a frame has for every share: a unit and a column."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outline:
@@ -43,8 +49,10 @@ class Outline:
 
     @property
     def numbers(self) -> int:
-        """How many numbers the leaves hold, roughly."""
-        return len(self.leaves) * (len(self.frame.owners) + 8 * len(self.frame.units))
+        """How many numbers this holds, of two bytes each."""
+        shares = (len(self.leaves) + PLACES) * len(self.frame.owners)
+        units = (len(self.leaves) + 1) * UNIT_NUMBERS * len(self.frame.units)
+        return shares + units + (1 + PLACES) * len(self.whole.owners)
 
     def carried(self, whole: Frame, row: Parts) -> tuple[Parts, Tensor]:
         """A row of another problem with the multipliers of this one, and which units are moving."""

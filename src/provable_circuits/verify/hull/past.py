@@ -14,7 +14,7 @@ POSITIONS = 2**40
 """More than any tensor has."""
 
 MOST_NUMBERS = 2**28
-"""Numbers that the leaves of all outlines hold together, of two bytes each, at most."""
+"""Numbers that outlines hold together, of two bytes each, at most."""
 
 Row = tuple[int, tuple[float, ...]]
 """Which of the claim's inputs, and the row over the outputs."""
@@ -37,9 +37,7 @@ class Outlines:
         for row, outline in found.items():
             self.rows.pop(row, None)
             self.rows[row] = outline
-        held = sum(outline.numbers for outline in self.rows.values())
-        while held > MOST_NUMBERS:
-            held -= self.rows.pop(next(iter(self.rows))).numbers
+        _forget(self.rows)
 
 
 class Past:
@@ -74,6 +72,19 @@ class Past:
         known = self.outlines.tensors
         return known.setdefault(tensor, len(known)) * POSITIONS + positions
 
+    def add(self, row: Row, outline: Outline | None) -> None:
+        """A row of this question was proved; its outline, if it is not too large."""
+        if outline is not None:
+            self.found[row] = outline
+            _forget(self.found)
+
     def keep(self) -> None:
         """The question was proved: later ones start from here."""
         self.outlines.keep(self.found)
+
+
+def _forget(rows: dict[Row, Outline]) -> None:
+    """Forget the oldest outlines where all take too much room."""
+    held = sum(outline.numbers for outline in rows.values())
+    while held > MOST_NUMBERS:
+        held -= rows.pop(next(iter(rows))).numbers

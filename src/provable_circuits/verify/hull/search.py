@@ -25,7 +25,7 @@ from provable_circuits.verify.hull.frame import Frame
 from provable_circuits.verify.hull.outline import Cover
 from provable_circuits.verify.hull.parts import MOST_ENTRIES, PartBounds, Parts, moving
 from provable_circuits.verify.hull.past import Past, Row
-from provable_circuits.verify.hull.tree import Ground, Refuted, Tree
+from provable_circuits.verify.hull.tree import Ground, Tree, WitnessFound
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.roots import Roots, RootSearch, Try
 
@@ -83,6 +83,8 @@ class HullSearch(RootSearch):
             self.reached = min(self.reached, float(found.bounds.min()))
         if self._try(condenser, found.cube, rows):
             return None
+        if not len(found.left):
+            return rows[:0]
         ground = Ground(
             bounds,
             Frame.of(bounds.chain, *condenser.numbered(self.past.numbers)),
@@ -91,10 +93,10 @@ class HullSearch(RootSearch):
         )
         left = []
         for place, lined in enumerate(found.lined):
-            part = found.left[place : place + 1]
+            part = found.left[torch.tensor([place], device=rows.device)]
             try:
                 proved = self._proved(ground, self._row(rows[part.row]), part, lined)
-            except Refuted:
+            except WitnessFound:
                 return None
             if not proved:
                 left.append(part.row)
@@ -109,21 +111,19 @@ class HullSearch(RootSearch):
             part: the row as one part.
             lined: what its units lose under lines, those of the second layer left out.
         """
-        outline, left = self.past.outlines.rows.get(row), None
-        if outline is not None:
+        tree, proved = None, False
+        outline = self.past.outlines.rows.get(row)
+        if outline is not None and len(outline.leaves) <= self.most:
             tree = Tree(ground, *outline.carried(ground.frame, part))
             cover = Cover(outline, tree.frame, tree.root)
-            left = tree.begun(cover) if tree.fits(cover) else None
-        if left is None:
+            proved = tree.fits(cover) and tree.proved(tree.begun(cover), self.most)
+        if tree is None or not proved:
             tree = Tree(ground, part, moving(lined))
-            left = tree.root
-        if not tree.proved(left, self.most):
-            return False
-        self.reached = min(self.reached, tree.reached)
-        outline = tree.outline
-        if outline is not None:
-            self.past.found[row] = outline
-        return True
+            proved = tree.proved(tree.root, self.most)
+        if proved:
+            self.reached = min(self.reached, tree.reached)
+            self.past.add(row, tree.outline)
+        return proved
 
     def _row(self, place: Tensor) -> Row:
         """Which row of the claim the one in this place is."""

@@ -29,7 +29,7 @@ SAMPLE, ENOUGH = 64, 0.25
 """An earlier proof's leaves are taken up if, of so many, such a share closes as they are."""
 
 
-class Refuted(Exception):  # noqa: N818 - not an error: a witness was found on the way
+class WitnessFound(Exception):  # noqa: N818 - not an error: the search is over
     """Raised when a corner that a bound points to is a witness."""
 
 
@@ -136,7 +136,7 @@ class Tree:
         found = self.bounds.children(parts)
         self._close(found.bounds, found.closed)
         if self.ground.refuted(found.cube):
-            raise Refuted
+            raise WitnessFound
         return found.left
 
     def _close(self, bounds: Tensor, parts: Parts) -> None:
