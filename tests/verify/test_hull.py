@@ -338,7 +338,7 @@ def test_parts_go_on_from_what_is_settled(moving: float, monkeypatch: pytest.Mon
     whole = parts_room.PartBounds(chain)
     found = whole.roots()
     root = found.left[torch.tensor([0])]
-    narrow, same = whole.narrowed(root, parts_room.moving(found.lined[0]))
+    narrow, same = whole.narrowed(root, parts_room.moving_units(found.lined[0]))
     assert narrow.chain.entries < chain.entries
     assert (narrow.chain.entries > 0) == (moving > 0)
     goal = chain.problem.goal[root.row]

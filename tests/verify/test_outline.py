@@ -18,7 +18,7 @@ from provable_circuits.verify.hull.certificate import Multipliers
 from provable_circuits.verify.hull.chain import Chain
 from provable_circuits.verify.hull.frame import Frame, Match
 from provable_circuits.verify.hull.outline import Cover, covering
-from provable_circuits.verify.hull.parts import PartBounds, Parts, moving
+from provable_circuits.verify.hull.parts import PartBounds, Parts, moving_units
 from provable_circuits.verify.hull.past import POSITIONS, Outlines, Past
 from provable_circuits.verify.hull.tree import Ground, Tree
 
@@ -127,7 +127,7 @@ def tree() -> tuple[Ground, Parts, Tree]:
     found = shifted.roots()
     ground = replace(ground, bounds=shifted)
     row = found.left[:1]
-    planted = Tree(ground, row, moving(found.lined[0]))
+    planted = Tree(ground, row, moving_units(found.lined[0]))
     assert planted.proved(planted.root, 4000)
     return ground, row, planted
 

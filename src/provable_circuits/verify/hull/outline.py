@@ -20,13 +20,10 @@ import torch
 from torch import Tensor
 
 from provable_circuits.verify.hull.frame import Frame, Match
-from provable_circuits.verify.hull.parts import Parts
-
-UNIT_NUMBERS = 16
-"""As many numbers of two bytes as a part has for every unit, besides shares."""
+from provable_circuits.verify.hull.parts import UNIT_NUMBERS, Parts
 
 PLACES = 8
-"""As many as a frame has for every share: a unit and a column."""
+"""Numbers of two bytes that a frame has for every share: a unit and a column."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -33,6 +33,9 @@ MOST_ENTRIES = 2**22
 MOVING = 0.99
 """The units whose shares each part has of its own make up so much of what is lost under lines."""
 
+UNIT_NUMBERS = 16
+"""Numbers of two bytes that a part has for every unit, besides shares, at most."""
+
 CLOSE = 0.05
 """A part is worth a certificate if it lacks no more than this share of what lacked before."""
 
@@ -127,7 +130,7 @@ def split(parts: Parts) -> Parts:
     return halves.split() if again else halves
 
 
-def moving(lost: Tensor) -> Tensor:
+def moving_units(lost: Tensor) -> Tensor:
     """The units whose shares each part has of its own, by what is lost under their lines."""
     lost = lost.clamp_min(0.0)
     order = lost.argsort(descending=True)

@@ -23,7 +23,7 @@ from provable_circuits.verify.hull.closer import closer_second
 from provable_circuits.verify.hull.condense import Condenser
 from provable_circuits.verify.hull.frame import Frame
 from provable_circuits.verify.hull.outline import Cover
-from provable_circuits.verify.hull.parts import MOST_ENTRIES, PartBounds, Parts, moving
+from provable_circuits.verify.hull.parts import MOST_ENTRIES, PartBounds, Parts, moving_units
 from provable_circuits.verify.hull.past import Past, Row
 from provable_circuits.verify.hull.tree import Ground, Tree, WitnessFound
 from provable_circuits.verify.region import Region
@@ -111,19 +111,24 @@ class HullSearch(RootSearch):
             part: the row as one part.
             lined: what its units lose under lines, those of the second layer left out.
         """
-        tree, proved = None, False
+        tree = self._again(ground, row, part)
+        if tree is None:
+            tree = Tree(ground, part, moving_units(lined))
+            if not tree.proved(tree.root, self.most):
+                return False
+        self.reached = min(self.reached, tree.reached)
+        self.past.add(row, tree.outline)
+        return True
+
+    def _again(self, ground: Ground, row: Row, part: Parts) -> Tree | None:
+        """The tree that proves a row, begun as when it was last proved; None if that fails."""
         outline = self.past.outlines.rows.get(row)
-        if outline is not None and len(outline.leaves) <= self.most:
-            tree = Tree(ground, *outline.carried(ground.frame, part))
-            cover = Cover(outline, tree.frame, tree.root)
-            proved = tree.fits(cover) and tree.proved(tree.begun(cover), self.most)
-        if tree is None or not proved:
-            tree = Tree(ground, part, moving(lined))
-            proved = tree.proved(tree.root, self.most)
-        if proved:
-            self.reached = min(self.reached, tree.reached)
-            self.past.add(row, tree.outline)
-        return proved
+        if outline is None or len(outline.leaves) > self.most:
+            return None
+        tree = Tree(ground, *outline.carried(ground.frame, part))
+        cover = Cover(outline, tree.frame, tree.root)
+        proved = tree.fits(cover) and tree.proved(tree.begun(cover), self.most)
+        return tree if proved else None
 
     def _row(self, place: Tensor) -> Row:
         """Which row of the claim the one in this place is."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.hull.frame import Frame
 from provable_circuits.verify.hull.outline import Cover, Outline
-from provable_circuits.verify.hull.parts import PartBounds, Parts, Waiting, split
+from provable_circuits.verify.hull.parts import UNIT_NUMBERS, PartBounds, Parts, Waiting, split
 
 WIDTH = 16
 """Parts that are split at once."""
@@ -21,9 +21,6 @@ MOST_KEPT = 2**28
 """Numbers that all parts of a row that wait have together, of two bytes each, at most. From half of
 it on those that lack least are split first: every part has to be split until it is closed, whatever
 the order, and their children hardly wait. The leaves are kept as long as they take no more."""
-
-UNIT_NUMBERS = 12
-"""As many such numbers as a part has for every unit, besides shares."""
 
 SAMPLE, ENOUGH = 64, 0.25
 """An earlier proof's leaves are taken up if, of so many, such a share closes as they are."""
