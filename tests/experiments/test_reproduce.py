@@ -10,18 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
 
-import provable_circuits as pc
 from provable_circuits.discover.predicate import Decided
 from provable_circuits.discover.search import Search
 from provable_circuits.errors import ArgumentError, DataError
 from provable_circuits.experiments.kinds import ROWS
 from provable_circuits.experiments.published import INPUT, PATCHING, PUBLISHED, SWEEPS
-from provable_circuits.experiments.qualitative import grad_cam
 from provable_circuits.experiments.reproduce import Request, reproduce
-from provable_circuits.network.layers import layers_of
 from provable_circuits.progress import Progress
 
 Run = Callable[..., tuple[int, str, str]]
@@ -182,23 +177,6 @@ def test_qualitative(tmp_path: Path) -> None:
         assert (tmp_path / f"batch_{row['batch']}.png").stat().st_size > 5000
         assert f"![batch {row['batch']}](batch_{row['batch']}.png)" in page
     assert "refuted" in page
-
-
-def test_grad_cam_against_its_definition() -> None:
-    torch.manual_seed(0)
-    convolution, linear = nn.Conv2d(1, 3, 2), nn.Linear(12, 2)
-    net = nn.Sequential(convolution, nn.ReLU(), nn.Flatten(), linear)
-    graph = pc.Graph.from_torch(net, torch.zeros(1, 1, 3, 3))
-    components = graph.components("filter")
-    layer = layers_of(graph)[0]
-    x = torch.rand(1, 3, 3)
-    for circuit in (components.full(), components.full().remove(components.names[0])):
-        maps = torch.relu(convolution(x.unsqueeze(0)))[0].detach()
-        weight = linear.weight[1].reshape(3, 2, 2).mean((1, 2)).detach()
-        keep = torch.tensor([float(name in circuit) for name in components.names])
-        cam = ((keep * weight).reshape(3, 1, 1) * maps).sum(0).clamp_min(0)
-        found = grad_cam(circuit, layer, x, 1)
-        assert torch.allclose(found.float(), cam / cam.max() if cam.max() > 0 else cam, atol=1e-5)
 
 
 @pytest.mark.parametrize("metric", ["winner-margin", "max-abs"])
