@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -67,7 +68,7 @@ def deep() -> Case:
 
 @pytest.mark.parametrize("make", [plain, deep])
 @pytest.mark.parametrize("seed", range(3))
-def test_grad_cam_against_its_definition(make: type[Case], seed: int) -> None:
+def test_grad_cam_against_its_definition(make: Callable[[], Case], seed: int) -> None:
     torch.manual_seed(seed)
     case = make()
     graph = case.graph

@@ -236,6 +236,14 @@ def test_the_other_benchmarks(benchmark: str, shared_data: Path, tmp_path: Path)
     assert str(shared_data) not in page + (tmp_path / "rows.jsonl").read_text()
 
 
+def test_coverage_of_taxinet_quotes_nobody(shared_data: Path, tmp_path: Path) -> None:
+    """The paper has the coverage of MNIST alone, at the same radius too."""
+    request = Request("coverage", "taxinet", 1, folder=str(shared_data), timeout=1.0)
+    page = reproduce(request, tmp_path)
+    (line,) = (line for line in page.splitlines() if line.startswith("| 0.005 |"))
+    assert line.endswith("| - | - |")
+
+
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, program: Run, tmp_path: Path) -> Run:
     monkeypatch.chdir(tmp_path)

@@ -88,8 +88,8 @@ class Request:
 
     def _settings(self) -> list[Job]:
         if self.experiment == "minimality":
-            eps, delta = published.MINIMALITY
-            radius = published.MINIMALITY_PATCH_EPS
+            eps, delta = published.MINIMALITY[self.benchmark]
+            radius = round(published.PATCH_RATIO * eps, 12)
             kinds = ("reachable", "interval")
             return [Job(0, self.metric, eps, delta, kind, radius) for kind in kinds]
         patching = self.experiment == "patching-robustness"
@@ -244,7 +244,7 @@ def _table(request: Request, rows: Sequence[dict[str, Any]]) -> Table:
     if request.experiment == "minimality":
         return minimality_table(rows)
     if request.experiment == "coverage":
-        return coverage_table(rows)
+        return coverage_table(request.benchmark, rows)
     if request.experiment == "runtime":
         return runtime_table(rows)
     if request.experiment == "qualitative":
