@@ -86,7 +86,7 @@ def test_every_radius_of_the_papers_coverage_is_run() -> None:
 @pytest.mark.parametrize("metric", ["logit-difference", "winner-margin", "max-abs"])
 def test_robustness_quotes_its_own_setting(experiment: str, benchmark: str, metric: str) -> None:
     """Each figure is that of the same experiment, benchmark, metric, radius and tolerance."""
-    settings = [*INPUT.values(), *PATCHING.values()]
+    settings: list[tuple[float, float]] = [*INPUT.values(), *PATCHING.values()]
     settings += [(job.eps, job.delta) for job in Request(experiment, benchmark, 1, metric).jobs(1)]
     for eps, delta in settings:
         table = robustness_table(experiment, benchmark, [row(eps, delta, metric)])

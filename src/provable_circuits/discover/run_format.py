@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,6 +69,18 @@ RESULT = {
     "settings": {},
     "version": str,
 }
+OPTIONAL: dict[tuple[str, ...], Any] = {
+    ("shown",): {"proved": [str], "refuted": [str]},
+    ("claim", "digest"): (str, None),
+    ("minimality", "withdrawn"): {
+        "notion": (str, None),
+        "holds": (str, None),
+        "lower": (int, None),
+        "because": str,
+    },
+}
+"""What runs of earlier versions do not tell."""
+
 CIRCUIT = {"format": str, "network": str, "components": [str], "size": int, "of": int}
 DIAGRAM = {
     "columns": [{"title": str, "nodes": [{"name": str, "label": str, "status": str}]}],
@@ -95,6 +108,7 @@ def check_result(document: Any, path: Path) -> None:
             "is read here: run discover again, or use the version that wrote it."
         )
     check(document, RESULT, path)
+    _check_optional(document, path)
     minimality = document["minimality"]
     for place, word, known in [
         ("faithful", document["faithful"], FAITHFUL),
@@ -108,6 +122,24 @@ def check_result(document: Any, path: Path) -> None:
                 f"The file '{path}' is not that of a run: the word {word!r} at 'result.{place}' "
                 "has no meaning there."
             )
+
+
+def _check_optional(document: dict[str, Any], path: Path) -> None:
+    """Refuse what may be missing but is not what it should be."""
+    for (*places, last), shape in OPTIONAL.items():
+        part = document
+        for place in places:
+            part = part[place]
+        if last in part:
+            check(part[last], shape, path)
+    of = document["circuit"]["of"]
+    for texts in document.get("shown", {}).values():
+        for text in texts:
+            if not re.fullmatch("[0-9a-f]{1,100000}", text) or int(text, 16) >> of:
+                raise DataError(
+                    f"The file '{path}' is not that of a run: {text[:40]!r} at 'result.shown' is "
+                    "no circuit of the network."
+                )
 
 
 def diagram_from(document: Mapping[str, Any], path: Path) -> Diagram:

@@ -20,6 +20,7 @@ import torch
 
 from provable_circuits.errors import ArgumentError
 from provable_circuits.experiments import published
+from provable_circuits.experiments.assumptions import settled_row
 from provable_circuits.experiments.figures import draw
 from provable_circuits.experiments.journal import Journal
 from provable_circuits.experiments.kinds import ROWS, run_job
@@ -129,6 +130,8 @@ def reproduce(
     bench = _bench(request)
     jobs = request.jobs(len(bench.batches))
     journal = Journal(out / "rows.jsonl", request.head(bench.benchmark.graph.digest))
+    if request.experiment == "minimality":
+        journal.revise([settled_row(row) for row in journal.rows.values()])
     left = [job for job in jobs if job.key not in journal.rows]
     began = time.monotonic()
     page = ""

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from provable_circuits.experiments.assumptions import ALGORITHMS
 from provable_circuits.experiments.published import COVERAGE, PUBLISHED
 from provable_circuits.experiments.statistics import Summary, overlap, spread, summary
 
@@ -18,7 +19,6 @@ METHODS = {
     "input-robustness": ("sampling", "provable"),
     "patching-robustness": ("zero", "mean", "provable"),
 }
-ALGORITHMS = ("greedy", "binary-search", "blocking-sets", "hitting-set")
 
 
 def markdown(table: Table) -> str:
@@ -122,6 +122,7 @@ def minimality_table(rows: Sequence[Row]) -> Table:
         "lower bound (mean)",
         "shown smallest",
         "rests on an assumption",
+        "labels withdrawn",
         "s (mean ± sd)",
         "sub-queries undecided",
     ]
@@ -142,11 +143,19 @@ def minimality_table(rows: Sequence[Row]) -> Table:
                     _lower(lowers, len(cells)),
                     str(len(smallest)),
                     str(sum(cell["holds"] == "assumed" for cell in smallest)),
+                    _withdrawn(cells),
                     f"{found.seconds[0]:.2f} ± {found.seconds[1]:.2f}",
                     f"{found.undecided} of {found.queries}",
                 ]
             )
     return heads, lines
+
+
+def _withdrawn(cells: Sequence[Row]) -> str:
+    """At how many inputs labels were withdrawn, and of them circuits called smallest."""
+    told = [cell["withdrawn"] for cell in cells if "withdrawn" in cell]
+    smallest = sum(label["notion"] == "cardinal" for label in told)
+    return f"{len(told)}, {smallest} of them smallest" if smallest else str(len(told))
 
 
 def _lower(bounds: Sequence[float], inputs: int) -> str:
