@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
+import onnx
 import pytest
 import torch
+from tests.network.networks import GRAPHS
 
 from provable_circuits.drawing.diagram import Link
+from provable_circuits.drawing.layout import arrange
 from provable_circuits.errors import ArgumentError, DataError, MissingExtraError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
 from provable_circuits.network.diagram import diagram_of
+from provable_circuits.network.granularity import Blocks as Blocked
 from provable_circuits.network.graph import Graph, GraphBuilder
-from provable_circuits.network.ops import Add, Concat, Conv2d, Linear, ReLU
+from provable_circuits.network.layers import layers_of
+from provable_circuits.network.ops import Add, Concat, Conv2d, Linear, ReLU, Reshape
 
 
 def dense(*widths: int) -> Graph:
@@ -54,9 +61,10 @@ class Blocks:
 
 
 def links(components: Components) -> dict[tuple[str, str], bool]:
-    """The connections by the names of their ends, and whether each is dashed."""
+    """The connections by the names of their ends, and whether each is dashed; joins are numbered."""
     diagram = diagram_of(components.full())
-    titles = [column.title for column in diagram.columns]
+    count = itertools.count(1)
+    titles = [f"{c.join}{next(count)}" if c.join else c.title for c in diagram.columns]
     return {(titles[k.source], titles[k.target]): k.dashed for k in diagram.links}
 
 
@@ -107,14 +115,17 @@ def test_each_residual_block_has_one_connection_around_it() -> None:
         ("input", "first"): False,
         ("first", "a.conv1"): False,
         ("a.conv1", "a.conv2"): False,
-        ("a.conv2", "b.conv1"): False,
-        ("first", "b.conv1"): True,
+        ("a.conv2", "+1"): False,
+        ("first", "+1"): True,
+        ("+1", "b.conv1"): False,
         ("b.conv1", "b.conv2"): False,
-        ("b.conv2", "c.conv1"): False,
-        ("a.conv2", "c.conv1"): True,
+        ("b.conv2", "+2"): False,
+        ("+1", "+2"): True,
+        ("+2", "c.conv1"): False,
         ("c.conv1", "c.conv2"): False,
-        ("c.conv2", "output"): False,
-        ("b.conv2", "output"): True,
+        ("c.conv2", "+3"): False,
+        ("+2", "+3"): True,
+        ("+3", "output"): False,
     }
 
 
@@ -122,7 +133,8 @@ def test_a_shortcut_without_components_is_part_of_the_connection() -> None:
     net = Blocks()
     end = net.conv("last", net.block("a", net.conv("first", net.x), shortcut=True))
     found = links(net.components(end))
-    assert found[("first", "last")] is True
+    assert found[("first", "+1")] is True
+    assert found[("+1", "last")] is False
     assert "a.shortcut" not in {name for pair in found for name in pair}
 
 
@@ -131,9 +143,9 @@ def test_a_shortcut_with_components_is_a_column_on_a_dashed_way() -> None:
     end = net.conv("last", net.block("a", net.conv("first", net.x), shortcut=True))
     found = links(net.components(end, shortcuts=True))
     assert found[("first", "a.shortcut")] is True
-    assert found[("a.shortcut", "last")] is True
-    assert found[("a.conv2", "last")] is False, "the way itself, which passes by the shortcut"
-    assert ("first", "last") not in found
+    assert found[("a.shortcut", "+1")] is True
+    assert found[("a.conv2", "+1")] is False, "the way itself, which passes by the shortcut"
+    assert ("first", "+1") not in found
 
 
 def test_branches_that_are_read_once_are_all_connected() -> None:
@@ -143,9 +155,158 @@ def test_branches_that_are_read_once_are_all_connected() -> None:
     joined = net.builder.add("joined", Concat(0), pair, branches[2])
     found = links(net.components(joined))
     assert set(found) == {("input", name) for name in ("a", "bb", "ccc")} | {
-        (name, "output") for name in ("a", "bb", "ccc")
+        ("a", "+1"),
+        ("bb", "+1"),
+        ("+1", "‖2"),
+        ("ccc", "‖2"),
+        ("‖2", "output"),
     }
     assert not any(found.values()), "side by side, with no longer way beside any"
+
+
+def test_sums_of_sums_are_one_unless_others_read_them() -> None:
+    net = Blocks()
+    a, b, c = (net.conv(name, net.x) for name in ("a", "bb", "ccc"))
+    inner = net.add("inner", a, b)
+    outer = net.add("outer", inner, c)
+    assert set(links(net.components(outer))) >= {(n, "+1") for n in ("a", "bb", "ccc")}
+    net = Blocks()
+    a, b, c = (net.conv(name, net.x) for name in ("a", "bb", "ccc"))
+    inner = net.add("inner", a, b)
+    last = net.add("last", net.conv("dddd", inner), net.add("outer", inner, c))
+    found = links(net.components(last))
+    assert {("+1", "dddd"), ("+1", "+2"), ("ccc", "+2"), ("dddd", "+2")} <= set(found)
+
+
+def test_what_is_added_to_itself_joins_nothing() -> None:
+    net = Blocks()
+    a = net.conv("a", net.x)
+    twice = net.add("twice", a, net.builder.add("relu", ReLU(), a))
+    assert set(links(net.components(twice))) == {("input", "a"), ("a", "output")}
+
+
+def test_only_components_of_a_group_are_connected() -> None:
+    net = Blocks()
+    first = net.conv("first", net.x)
+    weight = torch.ones(2, 1, 1, 1)
+    last = net.builder.add("deep", Conv2d(weight, None, groups=2), first, layer="deep")
+    diagram = diagram_of(net.components(last).full())
+    (link,) = (k for k in diagram.links if (k.source, k.target) == (1, 2))
+    assert link.pairs == ((0, 0), (1, 1))
+    assert all(k.pairs is None for k in diagram.links if k != link)
+    edges = [route.edges for route in arrange(diagram).routes if route.link == link]
+    assert [len(lines) for lines in edges] == [2]
+
+
+# --- every connection is drawn -------------------------------------------------------------------
+
+
+def drawn(components: Components) -> set[tuple[str, str]]:
+    """The pairs of layers that lines of the drawing lead from and to, by way of joins alone."""
+    diagram = diagram_of(components.full())
+    layout = arrange(diagram)
+    assert {route.link for route in layout.routes} == set(diagram.links)
+    assert all(route.way or route.band for route in layout.routes)
+    reaching: list[set[int]] = [{i} for i in range(len(diagram.columns))]
+    for i, column in enumerate(diagram.columns):
+        if column.join:
+            before = [route.link.source for route in layout.routes if route.link.target == i]
+            assert len(before) > 1
+            reaching[i] = set().union(*(reaching[k] for k in before))
+    titles = [column.title for column in diagram.columns]
+    return {
+        (titles[source], titles[route.link.target])
+        for route in layout.routes
+        if not diagram.columns[route.link.target].join
+        for source in reaching[route.link.source]
+    }
+
+
+def in_component_graph(components: Components) -> set[tuple[str, str]]:
+    graph = components.full().to_networkx()
+    layer = {"input": "input", "output": "output"} | {c.name: c.layer for c in components}
+    return {(layer[one], layer[two]) for one, two in graph.edges}
+
+
+def in_onnx(path: Path, components: Components) -> set[tuple[str, str]]:
+    """The same from the file: which layers a layer reads, past those without components."""
+    model = onnx.load(path)
+    graph = model.graph
+    weights = {tensor.name for tensor in graph.initializer}
+    names = [layer.name for layer in layers_of(components.graph)]
+    cut = {site.layer.name for site in components.sites}
+    data = [value.name for value in graph.input if value.name not in weights]
+    origins: dict[str, set[str]] = {name: {"input"} for name in data}
+    weighted, found = 0, set()
+    for node in graph.node:
+        read = set().union(*(origins.get(name, set()) for name in node.input))
+        if node.op_type in ("Conv", "Gemm", "MatMul"):
+            name = names[weighted]
+            weighted += 1
+            if name in cut:
+                found |= {(source, name) for source in read}
+                read = {name}
+        origins |= dict.fromkeys(node.output, read)
+    assert weighted == len(names)
+    return found | {(source, "output") for value in graph.output for source in origins[value.name]}
+
+
+def joins_in_onnx(path: Path) -> int:
+    graph = onnx.load(path).graph
+    weights = {tensor.name for tensor in graph.initializer}
+    return sum(n.op_type == "Add" and not weights & set(n.input) for n in graph.node)
+
+
+def residual_network() -> Graph:
+    net = Blocks()
+    stream = net.block("a", net.conv("first", net.x), shortcut=True)
+    stream = net.block("b", net.block("c", stream))
+    flat = net.builder.add("flat", Reshape((32,)), stream)
+    weight = torch.randn(3, 32, generator=torch.Generator().manual_seed(1))
+    return net.builder.build([net.builder.add("head", Linear(weight), flat, layer="head")])
+
+
+@pytest.mark.parametrize("shortcuts", [False, True])
+@pytest.mark.parametrize("outputs", [False, True])
+def test_a_residual_network_is_drawn_as_its_file_has_it(
+    shortcuts: bool, outputs: bool, tmp_path: Path
+) -> None:
+    graph = residual_network()
+    graph.to_onnx(tmp_path / "net.onnx")
+    components = graph.components(Blocked(1), shortcuts=shortcuts, outputs=outputs)
+    found = drawn(components)
+    assert found == in_component_graph(components) == in_onnx(tmp_path / "net.onnx", components)
+    assert (("a.conv2", "c.conv1") in found) and (("a.conv2", "b.conv1") in found)
+    assert ("a.shortcut" if shortcuts else "first", "c.conv1") in found
+    text = components.full().draw()
+    assert text.count('<g class="join"><title>sum</title>') == 3
+
+
+@pytest.mark.parametrize("shortcuts", [False, True])
+def test_resnet2b_is_drawn_as_its_file_has_it(shortcuts: bool, shared_data: Path) -> None:
+    path = shared_data / "cifar10_resnet_2b.onnx"
+    components = Graph.from_onnx(path).components(shortcuts=shortcuts)
+    found = drawn(components)
+    assert found == in_component_graph(components) == in_onnx(path, components)
+    shortcut = next(
+        name for name in ("layer1.0.shortcut.0", "conv1") if shortcuts or name == "conv1"
+    )
+    assert (shortcut, "layer1.1.conv1") in found, "the shortcut of the first block"
+    assert ("layer1.0.conv2", "output") in found, "the sum of the first, around the second block"
+    joins = components.full().draw().count('<g class="join">')
+    assert joins == joins_in_onnx(path) == 2
+
+
+@pytest.mark.parametrize("make", GRAPHS.values(), ids=GRAPHS)
+def test_every_connection_of_the_component_graph_is_drawn(make: Callable[[], Components]) -> None:
+    components = make()
+    assert drawn(components) >= in_component_graph(components)
+
+
+@pytest.mark.parametrize("name", ["dense", "conv, filters", "conv, neurons", "conv, blocks"])
+def test_and_no_other(name: str) -> None:
+    components = GRAPHS[name]()
+    assert drawn(components) == in_component_graph(components)
 
 
 def test_layers_without_components_are_passed() -> None:
@@ -163,8 +324,9 @@ def test_a_layer_that_reads_a_constant_has_no_connection_to_the_input() -> None:
     graph = builder.build([builder.add("sum", Add(), a, b)])
     assert links(graph.components("neuron", outputs=True)) == {
         ("input", "b"): False,
-        ("b", "output"): False,
-        ("a", "output"): False,
+        ("b", "+1"): False,
+        ("a", "+1"): False,
+        ("+1", "output"): False,
     }
 
 

@@ -82,7 +82,7 @@ OPTIONAL: dict[tuple[str, ...], Any] = {
 """What runs of earlier versions do not tell."""
 
 CIRCUIT = {"format": str, "network": str, "components": [str], "size": int, "of": int}
-DIAGRAM = {
+DIAGRAM = {  # and of later versions the 'join' of a column, the 'pairs' of a link
     "columns": [{"title": str, "nodes": [{"name": str, "label": str, "status": str}]}],
     "links": [{"source": int, "target": int, "dashed": bool}],
     "title": str,
@@ -145,18 +145,28 @@ def _check_optional(document: dict[str, Any], path: Path) -> None:
 def diagram_from(document: Mapping[str, Any], path: Path) -> Diagram:
     """A diagram from its document."""
     check(document, DIAGRAM, path)
+    check([column.get("join", "") for column in document["columns"]], [str], path)
     try:
         columns = tuple(
             Column(
                 column["title"],
                 tuple(Node(n["name"], n["label"], n["status"]) for n in column["nodes"]),
+                column.get("join", ""),
             )
             for column in document["columns"]
         )
-        links = tuple(Link(li["source"], li["target"], li["dashed"]) for li in document["links"])
+        links = tuple(
+            Link(li["source"], li["target"], li["dashed"], _pairs(li.get("pairs"), path))
+            for li in document["links"]
+        )
         return Diagram(columns, links, document["title"])
     except ArgumentError as error:
         raise DataError(f"The file '{path}' is not that of a run: {error}") from None
+
+
+def _pairs(value: Any, path: Path) -> tuple[tuple[int, int], ...] | None:
+    check(value, (None, [[int]]), path)
+    return None if value is None else tuple(map(tuple, value))
 
 
 def check_together(run: Run, circuit: Mapping[str, Any], folder: Path) -> None:

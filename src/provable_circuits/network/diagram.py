@@ -1,21 +1,30 @@
 """A circuit as a diagram: its layers in a row, and how they are connected.
 
-Connections are read from the graph. A layer reads a tensor; that is linked to the layers whose
-outputs reach it without passing through another layer that has components. A link is a residual
-connection if there is a longer way beside it, through other layers. A tensor that is read more than
-once is a stream, and what is read from it further on comes from the layer that wrote to it last: so
-each block of a residual network has one connection around it, rather than one from every block
-before.
+Connections are read from the graph. A layer reads a tensor, and is linked to the layer whose output
+reaches it. Where tensors of several layers meet, in a residual sum or a concatenation, there is a
+place of its own, drawn as a plus: they are linked to it, and it to what reads the sum. So each
+block of a residual network has one connection around it, and every connection of the component
+graph (``component_graph``) is a path from one layer to another by way of such places.
+Layers without components are passed through. A link is a residual connection if there is a longer
+way beside it, through other layers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
-from provable_circuits.drawing.diagram import Column, Diagram, Link, Node
+from provable_circuits.drawing.diagram import JOINS, Column, Diagram, Link, Node
+from provable_circuits.network import ops
 from provable_circuits.network.circuit import Circuit
+from provable_circuits.network.component_graph import INPUT, Connections, connections
 from provable_circuits.network.components import Component, Components
+
+SYMBOLS: Mapping[type[ops.Op], str] = MappingProxyType(
+    {ops.Add: "+", ops.Subtract: "−", ops.Concat: "‖"}  # noqa: RUF001
+)
+"""The operations at which connections meet."""
 
 
 def diagram_of(
@@ -31,17 +40,17 @@ def diagram_of(
         other: a second one, to be compared with it.
         called: what the two are called in the legend.
     """
-    components = circuit.components
-    columns = [
-        Column(
-            site.layer.name,
-            tuple(_node(component, circuit, other) for component in site.components),
-        )
-        for site in components.sites
-    ]
+    columns, links = _skeleton(circuit.components)
     return Diagram(
-        columns=(Column("input"), *columns, Column("output")),
-        links=_links(components),
+        columns=tuple(
+            Column(
+                column.title,
+                tuple(_node(component, circuit, other) for component in column.components),
+                column.join,
+            )
+            for column in columns
+        ),
+        links=links,
         title=_title(circuit, other),
         compared=None if other is None else called,
     )
@@ -70,56 +79,110 @@ def _node(component: Component, circuit: Circuit, other: Circuit | None) -> Node
     return Node(component.name, label, status)
 
 
-@dataclass(frozen=True, slots=True)
-class _Trail:
-    """Where a tensor comes from: the latest column on its way, and others that joined after it.
+@dataclass(slots=True, eq=False)
+class _Place:
+    """A column while the graph is walked: the input, a layer, a join or the output.
 
-    ``shared`` says that since then it passed through a tensor that others read as well.
+    Attributes:
+        title: what it is called.
+        site: the place of the layer among those with components; None if it is none.
+        components: its components.
+        join: the symbol of a join.
+        sources: the columns that are linked to it.
+        beside: it is a layer that projects a residual connection.
     """
 
-    latest: int
-    joined: frozenset[int] = frozenset()
-    shared: bool = False
-
-    @property
-    def columns(self) -> frozenset[int]:
-        """All of them."""
-        return self.joined | {self.latest}
+    title: str
+    site: int | None = None
+    components: tuple[Component, ...] = ()
+    join: str = ""
+    sources: list[_Place] = field(default_factory=list)
+    beside: bool = False
 
 
-def _links(components: Components) -> tuple[Link, ...]:
-    """The connections between the input (column 0), the layers and the output (the last)."""
+def _skeleton(components: Components) -> tuple[list[_Place], tuple[Link, ...]]:
+    """The columns from the input to the output, joins among them, and the links between them."""
+    columns = _columns(components)
+    number = {id(column): i for i, column in enumerate(columns)}
+    beside = {i for i, column in enumerate(columns) if column.beside}
+    found = connections(components)
+    named: dict[tuple[int, int], tuple[tuple[int, int], ...] | None] = {}
+    for column in columns:
+        for source in column.sources:
+            there, own = _direct(found, source, column, columns[-1])
+            if there:
+                named[number[id(source)], number[id(column)]] = own
+    pairs = set(named)
+    return columns, tuple(
+        Link(*pair, dashed=_residual(pair, pairs, beside), pairs=named[pair])
+        for pair in sorted(pairs)
+    )
+
+
+def _columns(components: Components) -> list[_Place]:
     graph = components.graph
-    columns = {site.layer.source: i for i, site in enumerate(components.sites, start=1)}
-    last = len(columns) + 1
-    beside = {i for i, site in enumerate(components.sites, start=1) if site.layer.is_shortcut}
-    trails: dict[str, _Trail] = {name: _Trail(0) for name in graph.inputs}
-    pairs: set[tuple[int, int]] = set()
+    begins = {site.layer.source: i for i, site in enumerate(components.sites)}
+    cuts = {site.tensor: i for i, site in enumerate(components.sites)}
+    first = _Place("input")
+    columns = [first]
+    layers: dict[int, _Place] = {}
+    joins: dict[str, _Place] = {}
+    origins: dict[str, list[_Place]] = {name: [first] for name in graph.inputs}
     for node in graph.nodes:
-        sources = [trails[name] for name in node.inputs if name in trails]
-        column = columns.get(node.name)
-        if sources:
-            trail = _joined(sources, beside, len(graph.consumers[node.name]) > 1)
-            if column is not None:
-                pairs |= {(source, column) for source in trail.columns}
-            trails[node.name] = trail
-        if column is not None:
-            trails[node.name] = _Trail(column)
-    for name in graph.outputs:
-        if name in trails:  # else it is a constant
-            pairs |= {(source, last) for source in trails[name].columns}
-    return tuple(Link(*pair, dashed=_residual(pair, pairs, beside)) for pair in sorted(pairs))
+        inputs = [origins[name] for name in node.inputs if origins.get(name)]
+        arrived = _unique(place for origin in inputs for place in origin)
+        symbol = SYMBOLS.get(type(node.op))
+        if symbol is not None and len(arrived) > 1 and len(inputs) > 1:
+            join = _Place(JOINS[symbol], join=symbol)
+            for name in node.inputs:
+                inner = joins.get(name)
+                alone = len(graph.consumers[name]) == 1 and name not in graph.outputs
+                if inner is not None and alone and inner.join == symbol == "+":
+                    columns.remove(inner)
+                    join.sources += inner.sources
+                else:
+                    join.sources += origins.get(name, [])
+            join.sources = _unique(join.sources)
+            joins[node.name] = join
+            columns.append(join)
+            arrived = [join]
+        if node.name in begins:
+            place = begins[node.name]
+            site = components.sites[place]
+            layer = _Place(
+                site.layer.name, place, site.components, "", arrived, site.layer.is_shortcut
+            )
+            layers[place] = layer
+            columns.append(layer)
+        if node.name in cuts:
+            own = layers[cuts[node.name]]
+            covered = bool((components.sites[cuts[node.name]].labels >= 0).all())
+            arrived = [own] if covered else _unique([own, *arrived])
+        if node.name not in graph.inputs:
+            origins[node.name] = arrived
+    last = _unique(place for name in graph.outputs for place in origins[name])
+    return [*columns, _Place("output", sources=last)]
 
 
-def _joined(sources: Sequence[_Trail], beside: set[int], shared: bool) -> _Trail:
-    """Where a tensor that is made from several comes from; a layer ``beside`` never leads."""
-    latest = max((s.latest for s in sources), key=lambda column: (column not in beside, column))
-    joined = {source.latest for source in sources} - {latest}
-    for source in sources:
-        if source.latest == latest or not source.shared:
-            joined |= source.joined
-    alone = len(sources) == 1
-    return _Trail(latest, frozenset(joined), shared or (alone and sources[0].shared))
+def _unique(places: Iterable[_Place]) -> list[_Place]:
+    return list({id(place): place for place in places}.values())
+
+
+def _direct(
+    found: Connections, source: _Place, target: _Place, output: _Place
+) -> tuple[bool, tuple[tuple[int, int], ...] | None]:
+    """Whether a link is there, and which components it is between; None for all."""
+    if source.join or target.join:
+        return True, None
+    place = INPUT if source.site is None else source.site
+    if target is output:
+        return place in found.reaching, None
+    if target.site is None or (place, target.site) not in found.pairs:
+        return False, None
+    edges = found.pairs[place, target.site]
+    if place == INPUT or bool(edges.all()):
+        return True, None
+    return True, tuple((i, j) for i, j in edges.nonzero().tolist())
 
 
 def _residual(pair: tuple[int, int], pairs: set[tuple[int, int]], beside: set[int]) -> bool:
