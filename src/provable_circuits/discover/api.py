@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -30,6 +31,8 @@ from provable_circuits.network.components import Components
 from provable_circuits.network.granularity import Granularity
 from provable_circuits.network.graph import Graph
 from provable_circuits.progress import Listener
+from provable_circuits.verify.deadline import limits
+from provable_circuits.verify.verifier import USUAL_SECONDS
 
 Algorithm = Callable[[Search], Any]
 """A search: it asks about circuits through what it is given, which keeps the best one."""
@@ -60,7 +63,8 @@ def discover(
     t_max: int = 3,
     local_check: bool = False,
     assume_monotone: bool = False,
-    timeout: float = 45.0,
+    timeout: float | None = None,
+    max_nodes: int | None = None,
     budget: float | None = None,
     workers: int | Executor = 1,
     points: int = 0,
@@ -89,7 +93,9 @@ def discover(
         local_check: ask in the end about each component that is not yet shown to be necessary.
         assume_monotone: take the predicate to be monotone where that is not known; results that
             rest on it say so.
-        timeout: seconds for each question (proof).
+        timeout: seconds for each question (proof); 45 by default, and no limit where ``max_nodes``
+            is given.
+        max_nodes: nodes of branch and bound for each question (proof): a limit that is repeatable.
         budget: seconds for the whole search, None for no limit; then the best circuit so far is
             returned.
         workers: how many processes answer questions, or an ``Executor`` of ``concurrent.futures``
@@ -111,7 +117,8 @@ def discover(
     components = _components(graph, granularity, outputs, shortcuts)
     if algorithm == "blocking-sets":
         run = partial(blocking_sets, t_max=t_max)
-    predicate = _predicate(components, claim, method, timeout, points, seed, device, workers)
+    limit = limits(timeout, max_nodes, USUAL_SECONDS)
+    predicate = _predicate(components, claim, method, limit, points, seed, device, workers)
     try:
         search = Search(
             predicate,
@@ -137,7 +144,8 @@ def discover(
         "t_max": t_max if algorithm == "blocking-sets" else None,
         "local_check": local_check,
         "assume_monotone": assume_monotone,
-        "timeout": timeout,
+        "timeout": limit[0] if limit[0] < math.inf else None,
+        "max_nodes": limit[1],
         "budget": budget,
         "workers": workers if isinstance(workers, int) else type(workers).__name__,
         "points": points if method == "sampling" else None,
@@ -171,7 +179,8 @@ def blocking_set(
     outputs: bool = True,
     shortcuts: bool = False,
     assume_monotone: bool = False,
-    timeout: float = 45.0,
+    timeout: float | None = None,
+    max_nodes: int | None = None,
     budget: float | None = None,
     workers: int | Executor = 1,
     seed: int = 0,
@@ -183,7 +192,8 @@ def blocking_set(
     The dual of a smallest circuit, by the same search; see ``discover`` for the arguments.
     """
     components = _components(graph, granularity, outputs, shortcuts)
-    predicate = _predicate(components, claim, "proof", timeout, 0, seed, device, workers)
+    limit = limits(timeout, max_nodes, USUAL_SECONDS)
+    predicate = _predicate(components, claim, "proof", limit, 0, seed, device, workers)
     try:
         search = Search(
             predicate,
@@ -241,7 +251,7 @@ def _predicate(
     components: Components,
     claim: Claim,
     method: str,
-    timeout: float,
+    limit: tuple[float, int | None],
     points: int,
     seed: int,
     device: torch.device | str,
@@ -253,7 +263,8 @@ def _predicate(
         )
     if method == "sampling":
         return Sampled(components, claim, points, seed)
-    decided = Decided(components, claim, timeout, seed, device)
+    timeout, max_nodes = limit
+    decided = Decided(components, claim, timeout, seed, device, max_nodes)
     if isinstance(workers, int) and workers == 1 and not isinstance(workers, bool):
         return decided
     return Distributed(decided, workers)

@@ -62,7 +62,8 @@ class Distributed(Predicate):
         self._chunk = CHUNK if self._small else 1
         self._running: list[Call] = []
         settings = {
-            "timeout": local.timeout,
+            "timeout": local.timeout if local.timeout < math.inf else None,
+            "max_nodes": local.max_nodes,
             "seed": local.verifier.seed,
             "device": str(local.verifier.device),
         }

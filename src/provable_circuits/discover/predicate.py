@@ -21,8 +21,9 @@ from provable_circuits.claims.patching import FixedPatching
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
+from provable_circuits.verify.deadline import limits
 from provable_circuits.verify.verdict import Held, Refuted, Verdict, Witness
-from provable_circuits.verify.verifier import Verifier
+from provable_circuits.verify.verifier import USUAL_SECONDS, Verifier
 
 
 def faithful(verdict: Verdict) -> bool:
@@ -111,7 +112,8 @@ class Decided(Predicate):
     Args:
         components: the components that circuits are sets of.
         claim: the claim.
-        timeout: seconds for each question.
+        timeout: seconds for each question; 45 by default, and none where ``max_nodes`` is given.
+        max_nodes: nodes for each question: a limit that is repeatable.
         seed: the seed of the attack's random starts.
         device: where bounds are computed.
     """
@@ -120,13 +122,14 @@ class Decided(Predicate):
         self,
         components: Components,
         claim: Claim,
-        timeout: float = 45.0,
+        timeout: float | None = None,
         seed: int = 0,
         device: torch.device | str = "cpu",
+        max_nodes: int | None = None,
     ) -> None:
         self.components = components
         self.claim = claim
-        self.timeout = timeout
+        self.timeout, self.max_nodes = limits(timeout, max_nodes, USUAL_SECONDS)
         self.verifier = Verifier(components, claim, seed=seed, device=device)
         self.together = 64 if self.verifier.small else 1
         self.foresees = self.verifier.small
@@ -137,7 +140,9 @@ class Decided(Predicate):
         if len(circuits) > 1:
             found = self.verifier.screen(circuits, min(self.timeout, limit))
         return [
-            self.verifier.ask(circuit, self._seconds(ends)) if verdict is None else verdict
+            self.verifier.ask(circuit, self._seconds(ends), self.max_nodes)
+            if verdict is None
+            else verdict
             for circuit, verdict in zip(circuits, found, strict=True)
         ]
 

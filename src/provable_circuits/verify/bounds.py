@@ -22,7 +22,7 @@ from provable_circuits.network.graph import Graph
 from provable_circuits.network.ops import Conv2d, Input, Linear, LinearOp, Op
 from provable_circuits.rounding import Interval, exact_products
 from provable_circuits.verify.backward import Pass, Sizes, View, backward
-from provable_circuits.verify.deadline import Deadline, OutOfTime
+from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxation import Lines, leak, lines
 
@@ -224,7 +224,7 @@ class Bounds:
             if self.deadline.passed:
                 self.refined[name] = done.unflatten(1, shape)
                 self.ends[name] = (flat_lower.unflatten(1, shape), flat_upper.unflatten(1, shape))
-                raise OutOfTime
+                self.deadline.check()
             dtype = torch.float32 if structure.single else torch.float64
             rows = lower.new_zeros(
                 self.problems, 2, part.shape[1], flat_lower.shape[1], dtype=dtype

@@ -380,6 +380,7 @@ class BranchAndBound(RootSearch):
     def _bound(self, parts: Parts) -> list[Parts] | None:
         """Bound the parts; those still open, or None when a witness was found."""
         self.parts += len(parts)
+        self.deadline.spend(len(parts))
         survivors: list[Parts] = []
         for some in _batches(len(parts), self.width):
             batch = parts[some]
@@ -418,6 +419,7 @@ class BranchAndBound(RootSearch):
 
     def _leaf(self, part: Parts) -> str:
         """Close a part without open units: proved, refuted or close."""
+        self.deadline.spend(1)
         _, bounds = self._refined(part)
         rows, offsets = self.roots.rows[part.root], self.roots.offsets[part.root]
         signs = self.units.spread(part.signs)

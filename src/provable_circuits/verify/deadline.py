@@ -1,38 +1,92 @@
-"""The time limit of a question, checked wherever work comes in pieces."""
+"""The limit of a question, in seconds or in nodes, checked wherever work comes in pieces.
+
+A limit in seconds makes an answer depend on the machine. A limit in nodes does not: the subdomains
+that branch and bound, neuron hulls, input splits and exact search bound are counted, the work
+before them is always the same, so the answer is repeatable.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+
+from provable_circuits.errors import ArgumentError
 
 
 class OutOfTime(Exception):  # noqa: N818 - not an error: the question stays undecided
     """Raised inside a stage when the limit is reached; the verifier turns it into Undecided."""
 
+    reason = "time"
 
-@dataclass(frozen=True, slots=True)
+
+class OutOfNodes(OutOfTime):
+    """Raised when the limit in nodes is reached."""
+
+    reason = "nodes"
+
+
 class Deadline:
-    """A moment on the monotonic clock."""
+    """A moment on the monotonic clock, and a number of nodes; each may be infinite.
 
-    moment: float = math.inf
+    Args:
+        moment: when to stop.
+        max_nodes: how many nodes may be bounded; None for no limit.
+    """
+
+    __slots__ = ("_nodes", "moment")
+
+    def __init__(self, moment: float = math.inf, max_nodes: int | None = None) -> None:
+        self.moment = moment
+        self._nodes = math.inf if max_nodes is None else max_nodes
 
     @classmethod
-    def after(cls, seconds: float) -> Deadline:
-        """So many seconds from now."""
-        return cls(time.monotonic() + seconds)
+    def after(cls, seconds: float, max_nodes: int | None = None) -> Deadline:
+        """So many seconds from now, or so many nodes, whichever comes first."""
+        return cls(time.monotonic() + seconds, max_nodes)
 
     @property
     def left(self) -> float:
-        """Seconds that are left, negative when it has passed."""
+        """Seconds that are left, negative when the moment has passed."""
         return self.moment - time.monotonic()
 
     @property
     def passed(self) -> bool:
-        """Whether the moment has passed."""
-        return time.monotonic() > self.moment
+        """Whether the moment has passed, or the nodes are spent."""
+        return self._nodes < 0 or (self.moment < math.inf and time.monotonic() > self.moment)
 
     def check(self) -> None:
-        """Stop the stage if the moment has passed."""
+        """Stop the stage if the limit is reached."""
+        if self._nodes < 0:
+            raise OutOfNodes
         if self.passed:
             raise OutOfTime
+
+    def spend(self, nodes: int) -> None:
+        """Count nodes that are about to be bounded; stop if there are not that many left."""
+        self._nodes -= nodes
+        self.check()
+
+
+def limits(timeout: float | None, max_nodes: int | None, usual: float) -> tuple[float, int | None]:
+    """The seconds and the nodes that a question is given.
+
+    Args:
+        timeout: seconds; None for ``usual``, or for no limit in seconds if there is one in nodes.
+        max_nodes: nodes; None for no such limit.
+        usual: the seconds of a question that was given neither.
+    """
+    if max_nodes is not None and (
+        isinstance(max_nodes, bool) or not isinstance(max_nodes, int) or max_nodes < 1
+    ):
+        raise ArgumentError(
+            f"The 'max_nodes' parameter must be a whole number of at least 1. Got {max_nodes!r} "
+            "instead."
+        )
+    if timeout is None:
+        return (usual if max_nodes is None else math.inf), max_nodes
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+        raise ArgumentError(
+            f"The 'timeout' parameter must be a positive number of seconds. Got {timeout!r} "
+            "instead."
+        )
+    return float(timeout), max_nodes

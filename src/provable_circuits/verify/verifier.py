@@ -25,7 +25,7 @@ from provable_circuits.network.ops import Activation
 from provable_circuits.rounding import Interval, exact_products
 from provable_circuits.verify.bounds import Bounds, Structure
 from provable_circuits.verify.branching import SMALL
-from provable_circuits.verify.deadline import Deadline, OutOfTime
+from provable_circuits.verify.deadline import Deadline, OutOfTime, limits
 from provable_circuits.verify.difference import Difference, Known
 from provable_circuits.verify.exact.stage import Exact
 from provable_circuits.verify.growth import Growth
@@ -36,6 +36,9 @@ from provable_circuits.verify.region import Region
 from provable_circuits.verify.replay import Candidate, Replay
 from provable_circuits.verify.screen import Screen
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
+
+USUAL_SECONDS = 45.0
+"""Seconds for a question, where nothing else is said."""
 
 POOL = 64
 """How many witnesses are kept to be tried on later circuits."""
@@ -89,9 +92,17 @@ class Verifier:
         self._growth = Growth(self.encoder, self.replay)
         self._equality = _is_equality(claim)
 
-    def ask(self, circuit: Circuit, timeout: float = 45.0) -> Verdict:
-        """Prove or refute the claim of ``circuit``, within ``timeout`` seconds."""
-        deadline = Deadline.after(_seconds(timeout))
+    def ask(
+        self, circuit: Circuit, timeout: float | None = None, max_nodes: int | None = None
+    ) -> Verdict:
+        """Prove or refute the claim of ``circuit``.
+
+        Args:
+            circuit: the circuit.
+            timeout: seconds; 45 by default, and no limit where ``max_nodes`` is given.
+            max_nodes: how many nodes may be bounded: a limit that is repeatable.
+        """
+        deadline = Deadline.after(*limits(timeout, max_nodes, USUAL_SECONDS))
         circuit = self._own(circuit)
         settled = self.inert.settled(self.last, circuit)
         if self.last is not None and bool(settled.all()):
@@ -109,21 +120,23 @@ class Verifier:
             if self.last is None and not self.small and self.encoder.specification.needs_reference:
                 self._begin(deadline)
             return question.answer()
-        except OutOfTime:
-            return question.undecided("time")
+        except OutOfTime as limit:
+            return question.undecided(limit.reason)
         except (MemoryError, RuntimeError) as error:
             if not _out_of_memory(error):
                 raise
             return question.undecided("memory")
 
-    def screen(self, circuits: Sequence[Circuit], timeout: float = 45.0) -> list[Verdict | None]:
+    def screen(
+        self, circuits: Sequence[Circuit], timeout: float | None = None
+    ) -> list[Verdict | None]:
         """Cheap answers for many circuits at once; None for those that only ``ask`` can decide.
 
         Earlier witnesses, one pass of linear bounds and the corners that these point to, for all
         of them together. Of networks that are not small a circuit costs as much here as there, and
         all are left to ``ask``.
         """
-        deadline = Deadline.after(_seconds(timeout))
+        deadline = Deadline.after(*limits(timeout, None, USUAL_SECONDS))
         try:
             return self._screen.answers([self._own(circuit) for circuit in circuits], deadline)
         except (MemoryError, RuntimeError) as error:
@@ -230,8 +243,8 @@ class Verifier:
         """The answer in exact arithmetic, where the network is small enough for it."""
         try:
             verdict = self.exact.decide(circuit, deadline)
-        except OutOfTime:
-            return Undecided("time", "exact")
+        except OutOfTime as limit:
+            return Undecided(limit.reason, "exact")
         if isinstance(verdict, Refuted):
             self.remember(verdict.witness)
         return verdict
@@ -260,12 +273,6 @@ def _is_equality(claim: Claim) -> bool:
     """Whether the claim asks for outputs that are equal, which enclosures can never prove."""
     metric = claim.metric
     return isinstance(metric, LogitDifference | MaxAbs | Norm) and metric.tolerance == 0
-
-
-def _seconds(timeout: float) -> float:
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
-        raise ArgumentError(f"The 'timeout' parameter must be positive. Got {timeout!r} instead.")
-    return float(timeout)
 
 
 def _out_of_memory(error: Exception) -> bool:
