@@ -235,6 +235,10 @@ class Encoder:
             bits[node.name] = own
         return bits
 
+    def patch_source(self) -> tuple[Graph, Mapping[str, InputRange]]:
+        """The network at the input that patches are taken at, as queries have it, and its range."""
+        return _Encoding(self, self.components.full()).source()
+
     def encode(self, circuit: Circuit) -> Query:
         """The query about ``circuit``."""
         return _Encoding(self, circuit).query()
@@ -255,6 +259,11 @@ class _Encoding:
         self.removed_units: dict[str, Tensor] = {}
         self.lasting: set[str] = set()
         self.before_patch: dict[str, CircuitTensor] = {}
+
+    def source(self) -> tuple[Graph, Mapping[str, InputRange]]:
+        """The source of patches alone."""
+        output = self._source(self.e.network.outputs[0])
+        return self.builder.build([output]), self.ranges
 
     def query(self) -> Query:
         e = self.e

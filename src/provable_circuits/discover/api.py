@@ -15,6 +15,7 @@ import torch
 from provable_circuits.claims.claim import Claim
 from provable_circuits.discover.binary_search import binary_search
 from provable_circuits.discover.blocking_sets import blocking_sets
+from provable_circuits.discover.confirmation import Confirmation, confirm
 from provable_circuits.discover.distributed import Distributed
 from provable_circuits.discover.exhaustive import exhaustive
 from provable_circuits.discover.greedy import greedy
@@ -32,6 +33,7 @@ from provable_circuits.network.granularity import Granularity
 from provable_circuits.network.graph import Graph
 from provable_circuits.progress import Listener
 from provable_circuits.verify.deadline import limits
+from provable_circuits.verify.verdict import Verdict
 from provable_circuits.verify.verifier import USUAL_SECONDS
 
 Algorithm = Callable[[Search], Any]
@@ -97,7 +99,7 @@ def discover(
             is given.
         max_nodes: nodes of branch and bound for each question (proof): a limit that is repeatable.
         budget: seconds for the whole search, None for no limit; then the best circuit so far is
-            returned.
+            returned. Its confirmation, by a verifier that reuses nothing, comes on top.
         workers: how many processes answer questions, or an ``Executor`` of ``concurrent.futures``
             (proof).
         points: random points of each domain that are tried besides the unperturbed input
@@ -134,6 +136,10 @@ def discover(
         _drop_what_is_contradicted(search)
     finally:
         predicate.close()
+    searched, confirmation = search.seconds, None
+    if search.verdict is not None and search.verdict.proved:
+        search.phase("confirming the circuit")
+        confirmation = confirm(circuit, claim, *limit, searched, seed=seed, device=device)
     settings = {
         "algorithm": algorithm if isinstance(algorithm, str) else _name(algorithm),
         "method": method,
@@ -151,13 +157,16 @@ def discover(
         "points": points if method == "sampling" else None,
         "seed": seed,
     }
+    faithful = _faithful(search.verdict, confirmation)
+    shown = None if faithful == "undecided" else search.verdict
     return Result(
         circuit=circuit,
         claim=claim,
-        faithful=_faithful(search),
+        faithful=faithful,
         verdict=search.verdict,
+        confirmation=confirmation,
         kept=kept,
-        minimality=minimality(search, circuit, search.verdict, kept),
+        minimality=minimality(search, circuit, shown, kept),
         lower=search.claimed_lower or None,
         lower_holds="unconditional" if search.monotone.known else "assumed",
         monotone=search.monotone.reason,
@@ -166,7 +175,7 @@ def discover(
         timeline=tuple(search.timeline),
         stopped=search.stopped,
         settings=settings,
-        seconds=search.seconds,
+        seconds=searched,
         lost=search.lost,
     )
 
@@ -274,6 +283,8 @@ def _carry_out(search: Search, run: Callable[[Search], Any]) -> None:
     """Check that the network satisfies the claim, then search."""
     with search.cut_short():
         if not search.ask(search.components.full(), "the network itself").refuted:
+            search.phase("bounding the network")
+            search.predicate.prepare(search.left)
             run(search)
     refuted = search.known(search.components.full())
     if refuted is not None:
@@ -291,10 +302,13 @@ def _drop_what_is_contradicted(search: Search) -> None:
         search.timeline = [replace(moment, lower=None) for moment in search.timeline]
 
 
-def _faithful(search: Search) -> str:
-    if search.verdict is None:
+def _faithful(verdict: Verdict | None, confirmation: Confirmation | None) -> str:
+    """What is said of the circuit: proved only if a verifier without reuse says so too."""
+    if verdict is None:
         return "undecided"
-    return "proved" if search.verdict.proved else "sampled"
+    if confirmation is None:
+        return "sampled"
+    return "proved" if confirmation.verdict.proved else "undecided"
 
 
 def _positive(name: str, seconds: float | None) -> float | None:

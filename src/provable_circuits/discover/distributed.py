@@ -76,6 +76,9 @@ class Distributed(Predicate):
             return self.local.ask(circuits, limit)
         return [verdict for part in self.stream(circuits, limit) for verdict in part]
 
+    def prepare(self, limit: float = math.inf) -> None:
+        self.local.prepare(limit)
+
     def stream(
         self, circuits: Sequence[Circuit], limit: float = math.inf
     ) -> Iterator[list[Verdict]]:

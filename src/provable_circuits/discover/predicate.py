@@ -94,6 +94,9 @@ class Predicate(ABC):
         """
         return []
 
+    def prepare(self, limit: float = math.inf) -> None:
+        """Do the work that all questions share, within so many seconds."""
+
     def close(self) -> None:
         """Give back what the predicate holds besides memory."""
 
@@ -140,15 +143,17 @@ class Decided(Predicate):
         if len(circuits) > 1:
             found = self.verifier.screen(circuits, min(self.timeout, limit))
         return [
-            self.verifier.ask(circuit, self._seconds(ends), self.max_nodes)
-            if verdict is None
-            else verdict
+            self._ask(circuit, ends) if verdict is None else verdict
             for circuit, verdict in zip(circuits, found, strict=True)
         ]
 
-    def _seconds(self, ends: float) -> float:
-        """The time for a question of which all must end by a moment."""
-        return max(min(self.timeout, ends - time.monotonic()), 0.001)
+    def _ask(self, circuit: Circuit, ends: float) -> Verdict:
+        """The verdict on a circuit, by a moment on the clock at the latest."""
+        left = max(ends - time.monotonic(), 0.001)
+        return self.verifier.ask(circuit, min(self.timeout, left), self.max_nodes, left)
+
+    def prepare(self, limit: float = math.inf) -> None:
+        self.verifier.prepare(limit)
 
     def screen(self, circuits: Sequence[Circuit]) -> list[Verdict | None]:
         return self.verifier.screen(circuits, self.timeout)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from provable_circuits.errors import ArgumentError
 
@@ -31,18 +33,41 @@ class Deadline:
     Args:
         moment: when to stop.
         max_nodes: how many nodes may be bounded; None for no limit.
+        latest: when to stop even what other questions will share (``shared``); None for ``moment``.
     """
 
-    __slots__ = ("_nodes", "moment")
+    __slots__ = ("_latest", "_nodes", "moment")
 
-    def __init__(self, moment: float = math.inf, max_nodes: int | None = None) -> None:
+    def __init__(
+        self, moment: float = math.inf, max_nodes: int | None = None, latest: float | None = None
+    ) -> None:
         self.moment = moment
         self._nodes = math.inf if max_nodes is None else max_nodes
+        self._latest = moment if latest is None else max(latest, moment)
 
     @classmethod
-    def after(cls, seconds: float, max_nodes: int | None = None) -> Deadline:
-        """So many seconds from now, or so many nodes, whichever comes first."""
-        return cls(time.monotonic() + seconds, max_nodes)
+    def after(
+        cls, seconds: float, max_nodes: int | None = None, budget: float | None = None
+    ) -> Deadline:
+        """So many seconds from now, or so many nodes, whichever comes first.
+
+        Args:
+            seconds: the seconds.
+            max_nodes: the nodes.
+            budget: seconds after which even shared work stops; None for ``seconds``.
+        """
+        now = time.monotonic()
+        return cls(now + seconds, max_nodes, None if budget is None else now + budget)
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Work that other questions share: its time is not taken from this one's."""
+        began, own = time.monotonic(), self.moment
+        self.moment = self._latest
+        try:
+            yield
+        finally:
+            self.moment = min(own + time.monotonic() - began, self._latest)
 
     @property
     def left(self) -> float:
