@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from tests.enclosures.truth import CPU, Points, Run, Truth
 from torch import Tensor
 
+from provable_circuits.claims.circuit_tensor import Cut, Unread, ZeroFilled
 from provable_circuits.claims.encoding import InputRange, Query
 from provable_circuits.claims.together import Gate
 from provable_circuits.network.circuit import Circuit
@@ -33,11 +34,14 @@ from provable_circuits.verify.verdict import Verdict
 from provable_circuits.verify.verifier import Verifier
 
 
-@dataclass(frozen=True, slots=True)
 class Counted(Deadline):
     """A limit that passes after it was looked at so many times, whatever the clock says."""
 
-    looks: list[int] = field(default_factory=lambda: [0])
+    __slots__ = ("_looks",)
+
+    def __init__(self, looks: int) -> None:
+        super().__init__()
+        self._looks = looks
 
     @property
     def left(self) -> float:
@@ -45,15 +49,15 @@ class Counted(Deadline):
 
     @property
     def passed(self) -> bool:
-        self.looks[0] -= 1
-        return self.looks[0] < 0
+        self._looks -= 1
+        return self._looks < 0
 
 
 @contextmanager
 def limited(looks: int) -> Iterator[None]:
     """Every limit that is set within passes after it was looked at so many times."""
     before = Deadline.__dict__["after"]
-    Deadline.after = classmethod(lambda _, seconds: Counted(looks=[looks]))  # type: ignore[method-assign, assignment]
+    Deadline.after = classmethod(lambda *_: Counted(looks))  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
@@ -169,7 +173,7 @@ class Merged:
         return self.feeds(Graph(nodes, given, given), circuit, torch.arange(len(self.points)))
 
     def nodes(self, graph: Graph, circuit: Circuit) -> dict[str, Interval]:
-        """Every tensor of a graph that is about one circuit, at all points; kept for the next time."""
+        """Every tensor of a graph about one circuit, at all points; kept for the next time."""
         held = self._found.get(id(graph))
         if held is None:
             everyone = torch.arange(len(self.points))
@@ -218,17 +222,17 @@ def expected(query: Query, run: Run) -> Iterator[tuple[str, Tensor | None, Inter
         if name not in run.before or where.node not in query.graph:
             continue
         lower, upper = run.before[name]
-        if where.kept is None:
-            yield where.node, None, (lower, upper)
-        else:
-            channels = where.kept if where.full else None
+        if isinstance(where, Cut | ZeroFilled | Unread):
+            channels = where.kept if isinstance(where, ZeroFilled) else None
             yield where.node, channels, (lower[:, where.kept], upper[:, where.kept])
+        else:
+            yield where.node, None, (lower, upper)
 
 
 def zeros(query: Query, run: Run) -> Iterator[tuple[str, Interval]]:
     """The channels of a plain run that a query takes for zero, with the name of their tensor."""
     for name, where in query.tensors.items():
-        if name not in run.before or where.kept is None or where.dead:
+        if name not in run.before or not isinstance(where, Cut | ZeroFilled):
             continue
         lower, upper = run.before[name]
         mask = torch.ones(lower.shape[1], dtype=torch.bool)

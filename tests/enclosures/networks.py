@@ -45,7 +45,9 @@ from provable_circuits.network.ops import (
     Tanh,
 )
 
-KINDS = ("plain", "plain", "large", "steady", "positive")
+STEADY = ("plain", "steady", "steady", "positive", "large")
+WILD = ("plain", "plain", "plain", "large", "even")
+"""Kinds of weights: of networks whose tensors are large and move little, and of others."""
 
 
 class Dice:
@@ -75,6 +77,7 @@ class Draft:
         self.dice = dice
         self.builder = GraphBuilder()
         self.count = 0
+        self.kinds = STEADY if dice.chance(0.55) else WILD
         self.curved = dice.chance(0.35)
         """Whether activations other than piecewise linear ones are drawn."""
         self.pooled = dice.chance(0.3)
@@ -91,7 +94,7 @@ class Draft:
         """Weights and offsets of a layer, [out, ...] and [out]."""
         dice, out = self.dice, shape[0]
         size = 1 / math.sqrt(math.prod(shape[1:]))
-        kind = dice.random.choice(KINDS)
+        kind = dice.random.choice(self.kinds)
         weight = dice.normal(*shape) * size
         bias: Tensor | None = dice.normal(out) * 0.3 if dice.chance(0.7) else None
         if kind == "large":
@@ -102,6 +105,8 @@ class Draft:
         elif kind == "positive":
             weight = (0.5 + 0.1 * dice.uniform(*shape)) * size
             bias = torch.full((out,), dice.random.choice([-0.5, 0.1, 1.5]), dtype=torch.float64)
+        elif kind == "even":
+            bias = None
         if dice.chance(0.2):
             weight[dice.between(0, out - 1)] *= 0.02
         return weight, bias

@@ -11,6 +11,10 @@ from torch import Tensor
 import provable_circuits as pc
 from provable_circuits.claims.domains import Domain
 from provable_circuits.network.circuit import Circuit
+from provable_circuits.rounding import Interval
+
+ROUNDING = 1e-12
+"""More than the last bits of a box's ends, relative to them."""
 
 
 def placed(domain: Domain, points: Tensor) -> Tensor:
@@ -30,6 +34,23 @@ def drawn(domain: Domain, count: int, generator: torch.Generator) -> Tensor:
     return placed(domain, points)
 
 
+def inner_boxes(truth: Truth, index: int) -> dict[str, Interval] | None:
+    """The boxes of interval patching, a little smaller.
+
+    How sums are ordered decides about the last bits of a box's ends, and batches of another size
+    may order them in another way.
+    """
+    boxes = truth.boxes[index]
+    if boxes is None:
+        return None
+    found = {}
+    for name, (lower, upper) in boxes.items():
+        middle = lower * 0.5 + upper * 0.5
+        inset = torch.minimum((upper - lower) * 0.5, ROUNDING * (1 + lower.abs() + upper.abs()))
+        found[name] = (torch.minimum(lower + inset, middle), torch.maximum(upper - inset, middle))
+    return found
+
+
 def random_points(truth: Truth, count: int, generator: torch.Generator) -> Points:
     """So many points for each of the claim's inputs."""
     several = []
@@ -38,15 +59,13 @@ def random_points(truth: Truth, count: int, generator: torch.Generator) -> Point
         values: dict[str, Tensor] | None = None
         if isinstance(truth.claim.patching, pc.Reachable):
             source = drawn(truth.patch_domain(j), count, generator)
-        boxes = truth.boxes[j]
+        boxes = inner_boxes(truth, j)
         if boxes is not None:
             values = {}
             for name, (lower, upper) in boxes.items():
                 share = torch.rand((count, *lower.shape[1:]), generator=generator).double()
                 share[: count // 2] = share[: count // 2].round()
-                values[name] = torch.minimum(
-                    torch.maximum(lower * (1 - share) + upper * share, lower), upper
-                )
+                values[name] = lower * (1 - share) + upper * share
         z = drawn(domain, count, generator)
         several.append(Points(torch.full((count,), j), z, source, values))
     return Points.joined(several)
@@ -118,8 +137,8 @@ def _in_boxes(
     truth: Truth, name: str, value: Tensor, slope: Tensor | None, index: Tensor, rate: float
 ) -> Tensor:
     found = value.detach().clone()
-    for j, boxes in enumerate(truth.boxes):
-        own = index == j
+    for j in range(len(truth.claim.inputs)):
+        boxes, own = inner_boxes(truth, j), index == j
         if boxes is None or slope is None or not bool(own.any()):
             continue
         lower, upper = boxes[name]

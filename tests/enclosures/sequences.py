@@ -1,11 +1,11 @@
-"""Sequences: a random network, a random claim about it, and adversarial questions to one verifier."""
+"""Sequences: a random network, a random claim, and adversarial questions to one verifier."""
 
 from __future__ import annotations
 
 import math
 import traceback
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -26,8 +26,14 @@ from provable_circuits.network.components import Components
 from provable_circuits.verify.verdict import Refuted
 from provable_circuits.verify.verifier import Verifier
 
-REGIMES = (Regime(), Regime(small=0), Regime(small=0, single=0), Regime(small=10**9))
-"""As it is; small networks treated as large ones; these in float32 besides; all treated as small."""
+REGIMES = (
+    Regime(),
+    Regime(small=0),
+    Regime(small=0),
+    Regime(small=0, single=0),
+    Regime(small=10**9),
+)
+"""As it is; small networks treated as large ones; these in float32 besides; all as small."""
 
 
 @dataclass
@@ -43,7 +49,7 @@ class Outcome:
 
 def domain(dice: Dice, x: Tensor) -> Domain:
     """A domain of any kind around an input."""
-    eps = dice.random.choice([0.01, 0.05, 0.1, 0.3, 0.5])
+    eps = dice.random.choice([0.005, 0.02, 0.1, 0.3, 0.5])
     kind = dice.between(0, 11)
     if kind == 0:
         return pc.Point(x)
@@ -64,7 +70,7 @@ def patching(dice: Dice, parts: Components, count: int) -> Patching:
     """A patching of any kind."""
     shape = parts.graph.input_shape
     kind = dice.between(0, 9)
-    if kind <= 3:
+    if kind <= 3 or dice.chance(0.2):
         return pc.Zero()
     if kind == 4:
         return pc.Mean(dice.uniform(5, *shape))
@@ -79,8 +85,8 @@ def patching(dice: Dice, parts: Components, count: int) -> Patching:
     return chosen(domains=[domain(dice, dice.uniform(*shape)) for _ in range(count)])
 
 
-def metric(dice: Dice, count: int, outputs: int, tolerance: float) -> Metric:
-    """A metric of any kind."""
+def metric(dice: Dice, count: int, outputs: int) -> Metric:
+    """A metric of any kind, its tolerance zero."""
     kind = dice.between(0, 9)
     if kind <= 4:
         target: int | str | list[int] = dice.between(0, outputs - 1)
@@ -88,31 +94,37 @@ def metric(dice: Dice, count: int, outputs: int, tolerance: float) -> Metric:
             target = "predicted"
         elif dice.chance(0.2):
             target = [dice.between(0, outputs - 1) for _ in range(count)]
-        return pc.LogitDifference(tolerance, target)
+        return pc.LogitDifference(0.0, target)
     if kind <= 6:
-        return pc.MaxAbs(tolerance)
-    if kind == 7:
-        return pc.Norm(tolerance, dice.random.choice([1, 2, math.inf]))
+        return pc.MaxAbs(0.0)
+    if kind <= 8:
+        return pc.Norm(0.0, dice.random.choice([1, 2, math.inf]))
     return pc.WinnerMargin(dice.uniform(1).item(), dice.random.choice(["runner-up", "all"]))
 
 
-def claim(dice: Dice, parts: Components) -> pc.Claim:
-    """A claim whose tolerance some circuits keep and others do not."""
+def claim(dice: Dice, parts: Components) -> tuple[pc.Claim, Circuit]:
+    """A claim, and a circuit of which it is nearly true or nearly false."""
     count = dice.random.choice([1, 1, 2, 3])
     shape = parts.graph.input_shape
     inputs: list[Domain] = [domain(dice, dice.uniform(*shape)) for _ in range(count)]
-    if dice.chance(0.12):
+    if dice.chance(0.1):
         inputs = [pc.Point(given.center) for given in inputs]
     patches = patching(dice, parts, count)
-    probe = Truth(parts, pc.Claim(inputs, patches, pc.MaxAbs(0.0)))
-    points = random_points(probe, 3, dice.generator)
-    some = [subset(dice, parts.full(), share) for share in (0.2, 0.5, 0.8)]
-    far = sorted(float(probe.excess(circuit, points)[1].max()) for circuit in some)
-    tolerance = far[dice.between(0, 2)] * dice.random.choice([0.3, 0.7, 0.95, 1.05, 1.5, 4.0])
+    measure = metric(dice, count, parts.graph.output_shape[0])
+    some = subset(dice, parts.full(), dice.random.choice([0.1, 0.3, 0.6]))
+    if isinstance(measure, pc.WinnerMargin):
+        return pc.Claim(inputs, patches, measure), some
+    probe = Truth(parts, pc.Claim(inputs, patches, measure))
+    points = random_points(probe, 4, dice.generator)
+    hard = dice.chance(0.7)
+    if hard:
+        points = attacked(probe, some, points, 6)
+    far = float(probe.excess(some, points)[1].max())
+    tolerance = far * dice.random.choice([0.97, 1.02, 1.05, 1.2] if hard else [0.3, 0.8, 1.5, 4.0])
     if not math.isfinite(tolerance) or dice.chance(0.03):
         tolerance = 0.0
-    outputs = parts.graph.output_shape[0]
-    return pc.Claim(inputs, patches, metric(dice, count, outputs, max(tolerance, 0.0)))
+    measure = replace(measure, tolerance=max(tolerance, 0.0))  # type: ignore[type-var]
+    return pc.Claim(inputs, patches, measure), some
 
 
 def subset(dice: Dice, circuit: Circuit, share: float) -> Circuit:
@@ -123,11 +135,15 @@ def subset(dice: Dice, circuit: Circuit, share: float) -> Circuit:
 class Questions:
     """Chooses circuits: each differs from the last, or from earlier ones, in some planned way."""
 
-    def __init__(self, dice: Dice, parts: Components) -> None:
+    def __init__(self, dice: Dice, parts: Components, close: Circuit) -> None:
         self.dice = dice
         self.parts = parts
+        self.close = close
+        """A circuit that is hard to decide."""
         self.asked: list[Circuit] = [parts.full()]
         self.planned: list[Circuit] = []
+        self.proved: Circuit = parts.full()
+        """What was proved last: questions about what it contains reuse most."""
 
     def next(self) -> Circuit:
         """The next circuit."""
@@ -139,8 +155,8 @@ class Questions:
 
     def _plan(self) -> None:
         dice, parts = self.dice, self.parts
-        last = self.asked[-1]
-        kind = dice.between(0, 11)
+        last = self.proved if dice.chance(0.75) else self.asked[-1]
+        kind = dice.between(0, 14)
         names = list(last.names)
         if kind <= 2 and names:
             self.planned = [last.remove(dice.random.choice(names))]
@@ -156,8 +172,20 @@ class Questions:
             self.planned = [dice.random.choice(self.asked)]
         elif kind == 10:
             self.planned = [subset(dice, parts.full(), dice.random.random())]
-        else:
+        elif kind == 11:
             self.planned = [dice.random.choice([parts.full(), parts.empty(), last])]
+        else:
+            self._near(self.close)
+
+    def _near(self, circuit: Circuit) -> None:
+        """A circuit that is hard to decide, or one that differs from it by a component or two."""
+        dice = self.dice
+        back, own = (~circuit).names, circuit.names
+        if back and dice.chance(0.5):
+            circuit = self.parts.circuit([*own, dice.random.choice(back)])
+        if own and dice.chance(0.3):
+            circuit = circuit.remove(dice.random.choice(own))
+        self.planned = [circuit]
 
     def _empty_a_layer(self, last: Circuit) -> None:
         """Some components of a layer, then all of them; sometimes another's in between."""
@@ -168,7 +196,7 @@ class Questions:
         if not own:
             self.planned = [self.parts.full()]
             return
-        start = last if dice.chance(0.5) else self.parts.full()
+        start = last if dice.chance(0.7) else self.parts.full()
         layer = dice.random.choice(list(own))
         names = [c.name for c in start if c.layer == layer]
         cut = dice.between(0, max(len(names) - 1, 0))
@@ -186,7 +214,7 @@ def play(seed: int, large: bool = False, questions: int = 8) -> Outcome:
     dice = Dice(seed)
     graph = network(dice, large)
     parts = components(dice, graph)
-    about = claim(dice, parts)
+    about, close = claim(dice, parts)
     regime = Regime() if large else dice.random.choice(REGIMES)
     outcome = Outcome(
         seed,
@@ -199,16 +227,14 @@ def play(seed: int, large: bool = False, questions: int = 8) -> Outcome:
             truth, random_points(truth, 4 if len(about.inputs) > 1 else 6, dice.generator)
         )
         with watch.on():
-            _ask_all(dice, parts, about, watch, outcome, questions)
+            _ask_all(dice, Questions(dice, parts, close), watch, outcome, questions)
         outcome.counts, outcome.contradictions = watch.counts, watch.contradictions
     return outcome
 
 
-def _ask_all(
-    dice: Dice, parts: Components, about: pc.Claim, watch: Watch, outcome: Outcome, count: int
-) -> None:
-    verifier = Verifier(parts, about, seed=outcome.seed)
-    plan = Questions(dice, parts)
+def _ask_all(dice: Dice, plan: Questions, watch: Watch, outcome: Outcome, count: int) -> None:
+    parts = plan.parts
+    verifier = Verifier(parts, watch.truth.claim, seed=outcome.seed)
     while outcome.questions < count:
         if dice.chance(0.15):
             _screen(dice, verifier, plan, watch, outcome)
@@ -220,10 +246,12 @@ def _ask_all(
             verdict = adapter.ask(verifier, circuit, looks)
         except Exception as error:  # whatever is raised is a finding of its own
             watch.note("raised", type(error).__name__, _last_line(error))
-            return
+            outcome.questions += 1
+            continue
         outcome.questions += 1
         more = None
         if verdict.proved:
+            plan.proved = circuit
             more = attacked(watch.truth, circuit, watch.points, 4)
         watch.verdict(circuit, verdict, more)
         watch.verifier(verifier)

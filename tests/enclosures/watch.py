@@ -1,8 +1,8 @@
 """A watch over one verifier: every enclosure that it holds must meet the truth at points.
 
-While a watch is on, the places where enclosures come to be, are kept or are found again are wrapped,
-and so are those where a subdomain is bounded, split, closed or called empty. What is found wrong is
-noted, and the verifier goes on, so that one sequence shows all that is wrong.
+While a watch is on, the places where enclosures come to be, are kept or are found again are
+wrapped, and so are those where a subdomain is bounded, split, closed or called empty. What is found
+wrong is noted, and the verifier goes on, so that one sequence shows all that is wrong.
 
 A point belongs to a subdomain if it certainly has what the subdomain starts from: it lies in the
 region, and the unit's values lie within the ends that the split left. Whatever a step makes of the
@@ -26,7 +26,7 @@ from torch import Tensor
 from provable_circuits.claims.encoding import Encoder, Query
 from provable_circuits.claims.together import Together
 from provable_circuits.network.circuit import Circuit
-from provable_circuits.rounding import Interval
+from provable_circuits.rounding import InconsistentBoundsError, Interval
 from provable_circuits.verify import question as question_module
 from provable_circuits.verify import screen as screen_module
 from provable_circuits.verify.bounds import Bounds
@@ -40,7 +40,7 @@ from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict
 from provable_circuits.verify.verifier import Verifier
 
 MOST_NUMBERS = 2**21
-"""Numbers that are compared at once, at most: of many pairs of rows and points, some are looked at."""
+"""Numbers that are compared at once, at most: of many pairs of rows and points, some are."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class Watch:
         return found
 
     def pairs(self, bounds: Bounds) -> tuple[Tensor, Tensor, dict[str, Interval]]:
-        """Rows and points that belong together, [n] each, and the graph's tensors there, [n, ...]."""
+        """Rows and points that belong together, [n] each, and the graph's tensors there."""
         graph = bounds.structure.graph
         rows, points = self.members(bounds).nonzero().T
         most = max(1, MOST_NUMBERS // bounds.structure.largest)
@@ -264,7 +264,7 @@ class Watch:
     def cover(
         self, kind: str, search: BranchAndBound, parts: Parts, after: Parts, of: Tensor
     ) -> None:
-        """Every point ``of`` some parts [parts, points] may lie in one of those that came of them."""
+        """Every point ``of`` some parts [parts, points] may lie in one that came of them."""
         count = len(search.roots.problems)
         had = torch.zeros(count, len(self.points), dtype=torch.bool)
         has = torch.zeros_like(had)
@@ -423,10 +423,11 @@ class Watch:
         if boxes is not None and values is not None:
             for name, (lower, upper) in boxes.items():
                 gone = ~self.truth.kept(circuit)[name]
-                fits = (values[name] >= lower[0]) & (values[name] <= upper[0])
+                room = SLACK * (1 + lower[0].abs() + upper[0].abs())
+                fits = (values[name] >= lower[0] - room) & (values[name] <= upper[0] + room)
                 if not bool(fits[gone].all()):
                     self.note("refuted", verdict.stage, f"by patches outside of the box of {name}")
-        least, most = self.truth.excess(circuit, given)
+        _, most = self.truth.excess(circuit, given)
         if float(most) <= 0 or float(most) < witness.excess:
             self.note("refuted", verdict.stage, f"and exceeded by {float(most):.6g} at most")
 
@@ -441,7 +442,6 @@ class Watch:
                 (screen_module, "encode_together", self._hook_together),
                 (question_module.Question, "answer", self._hook_answer),
                 (Bounds, "compute", self._hook_compute),
-                (Bounds, "empty", self._hook_empty),
                 (Bounds, "backward", self._hook_backward),
                 (Difference, "enclosures", self._hook_difference),
                 (Memory, "recall", self._hook_recall),
@@ -488,20 +488,14 @@ class Watch:
         def compute(bounds: Bounds, *args: Any, **kwargs: Any) -> None:
             try:
                 plain(bounds, *args, **kwargs)
+            except InconsistentBoundsError as error:
+                self.note("inconsistent", "a subdomain" if self._below else "the root", str(error))
+                raise
             finally:
                 self.bounds(bounds)
+            self.empty(bounds, bounds.empty)
 
         return compute
-
-    def _hook_empty(self, plain: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        def empty(bounds: Bounds) -> Tensor:
-            found = plain(bounds)
-            before, self._below = self._below, 1
-            self.empty(bounds, found)
-            self._below = before
-            return found
-
-        return empty
 
     def _hook_backward(self, plain: Callable[..., Any]) -> Callable[..., Any]:
         def backward(bounds: Bounds, start: str, rows: Tensor, **kwargs: Any) -> Any:
@@ -627,7 +621,7 @@ def _rows(pair: Interval, rows: Tensor) -> Interval:
 
 
 def _product(rows: Tensor, value: Interval, offsets: Tensor | None = None) -> Interval:
-    """Rows [n, r, m] times values [n, ...], at least and at most, with room for rounding: [n, r]."""
+    """Rows [n, r, m] times values [n, ...], at least and at most, rounding included: [n, r]."""
     low, high = (end.double().flatten(1).unsqueeze(1) for end in value)
     positive, negative = rows.clamp_min(0.0), rows.clamp_max(0.0)
     least = (positive * low + negative * high).sum(2)
