@@ -17,6 +17,7 @@ holds comes back as tensors and plain numbers.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -43,6 +44,11 @@ class Portable:
         writer = _Writer(self._names)
         tree = json.dumps(writer.written(value), allow_nan=False)
         return safetensors.torch.save(writer.tensors, {"tree": tree})
+
+    def digest(self, value: Any) -> str:
+        """A digest of what a tree holds, however its tensors are shared."""
+        tree = json.dumps(_Digests(self._names).written(value), allow_nan=False)
+        return hashlib.sha256(tree.encode()).hexdigest()
 
     def unpack(self, data: bytes) -> Any:
         """The tree that some bytes were made of."""
@@ -126,6 +132,15 @@ class _Writer:
             self.tensors[name] = _copied(value)
             self._seen[id(value)] = (name, value)
         return self._seen[id(value)][0]
+
+
+class _Digests(_Writer):
+    """A tree with the digest of each tensor in its place."""
+
+    def _tensor(self, value: Tensor | np.ndarray[Any, Any]) -> str:
+        tensor = _copied(value)
+        data = tensor.flatten().view(torch.uint8).numpy().tobytes()
+        return f"{tensor.dtype} {list(tensor.shape)} {hashlib.sha256(data).hexdigest()}"
 
 
 def _copied(value: Tensor | np.ndarray[Any, Any]) -> Tensor:

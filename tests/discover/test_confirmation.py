@@ -19,22 +19,22 @@ SIDE = 16
 
 def emptied() -> tuple[pc.Graph, pc.Claim]:
     """A convolution whose filters count together, and a claim that holds without the first."""
-    net = nn.Sequential(
+    first, second, last = (
         nn.Conv2d(1, 3, 3, padding=1),
-        nn.ReLU(),
-        nn.Flatten(),
         nn.Linear(3 * SIDE * SIDE, 2),
-        nn.ReLU(),
         nn.Linear(2, 2),
-    ).double()
+    )
     shares = torch.tensor([0.5, 0.1, 0.4]).double().repeat_interleave(SIDE * SIDE) / SIDE**2
+    net = nn.Sequential(first, nn.ReLU(), nn.Flatten(), second, nn.ReLU(), last).double()
     with torch.no_grad():
-        net[0].weight.fill_(0.001)
-        net[0].bias.fill_(1.0)
-        net[3].weight.copy_(torch.stack([6 * shares, 3.6 * shares]))
-        net[3].bias.fill_(-1.0)
-        net[5].weight.copy_(torch.tensor([[1.8, -3.0], [0.0, 0.0]]))
-        net[5].bias.zero_()
+        for layer, weight, bias in (
+            (first, torch.full_like(first.weight, 0.001), 1.0),
+            (second, torch.stack([6 * shares, 3.6 * shares]), -1.0),
+            (last, torch.tensor([[1.8, -3.0], [0.0, 0.0]]), 0.0),
+        ):
+            layer.weight.copy_(weight)
+            if layer.bias is not None:
+                layer.bias.fill_(bias)
     x = torch.full((1, 1, SIDE, SIDE), 0.5).double()
     claim = pc.Claim([pc.Ball(x[0], eps=0.1)], pc.Zero(), pc.LogitDifference(0.3, 0))
     return pc.Graph.from_torch(net, x), claim

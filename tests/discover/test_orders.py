@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.network.networks import constant_graph
 from torch import nn
 
 import provable_circuits as pc
@@ -37,6 +38,39 @@ def test_scores_are_effects_where_the_network_is_linear(patching: FixedPatching)
         moved = circuit.run(X, patching, torch.float64) - reference
         expected = float(moved[:, 2].abs().sum())
         assert float(scores[components.index_of(name)]) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("inputs", [1, 2])
+def test_scores_do_not_depend_on_how_many_inputs_there_are(inputs: int) -> None:
+    """A score is a sum over inputs; that of one input alone is not zero."""
+    components = graph().components()
+    domains = [pc.Ball(x, 0.01) for x in X[:inputs]]
+    own = pc.Claim(domains, pc.Zero(), pc.LogitDifference(1.0, 2))
+    scores = attribution(components, own)
+    assert float(scores.sum()) > 0.1
+    alone = [
+        attribution(components, pc.Claim([domain], pc.Zero(), pc.LogitDifference(1.0, 2)))
+        for domain in domains
+    ]
+    assert torch.allclose(scores, sum(alone, torch.zeros_like(scores)))
+    for name in ("0/0", "0/4"):
+        moved = components.full().remove(name).run(X[:inputs], pc.Zero(), torch.float64)
+        effect = float((moved - components.graph.run(X[:inputs]))[:, 2].abs().sum())
+        assert float(scores[components.index_of(name)]) == pytest.approx(effect, abs=1e-9)
+
+
+def test_a_layer_of_constants_has_scores_too() -> None:
+    """Its components move the output when they are patched, whatever the input is."""
+    components = constant_graph().components("neuron")
+    x = torch.rand(2, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    for count in (1, 2):
+        own = pc.Claim([pc.Point(v) for v in x[:count]], pc.Zero(), pc.MaxAbs(1.0))
+        scores = attribution(components, own)
+        for name in components.names:
+            moved = components.full().remove(name).run(x[:count], pc.Zero(), torch.float64)
+            effect = float((moved - components.graph.run(x[:count])).abs().sum())
+            assert effect > 0.01
+            assert float(scores[components.index_of(name)]) == pytest.approx(effect, abs=1e-9)
 
 
 def test_outputs_that_the_metric_does_not_look_at_score_nothing() -> None:

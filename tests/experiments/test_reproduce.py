@@ -10,18 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
 
-import provable_circuits as pc
 from provable_circuits.discover.predicate import Decided
 from provable_circuits.discover.search import Search
 from provable_circuits.errors import ArgumentError, DataError
 from provable_circuits.experiments.kinds import ROWS
 from provable_circuits.experiments.published import INPUT, PATCHING, PUBLISHED, SWEEPS
-from provable_circuits.experiments.qualitative import grad_cam
 from provable_circuits.experiments.reproduce import Request, reproduce
-from provable_circuits.network.layers import layers_of
 from provable_circuits.progress import Progress
 
 Run = Callable[..., tuple[int, str, str]]
@@ -184,23 +179,6 @@ def test_qualitative(tmp_path: Path) -> None:
     assert "refuted" in page
 
 
-def test_grad_cam_against_its_definition() -> None:
-    torch.manual_seed(0)
-    convolution, linear = nn.Conv2d(1, 3, 2), nn.Linear(12, 2)
-    net = nn.Sequential(convolution, nn.ReLU(), nn.Flatten(), linear)
-    graph = pc.Graph.from_torch(net, torch.zeros(1, 1, 3, 3))
-    components = graph.components("filter")
-    layer = layers_of(graph)[0]
-    x = torch.rand(1, 3, 3)
-    for circuit in (components.full(), components.full().remove(components.names[0])):
-        maps = torch.relu(convolution(x.unsqueeze(0)))[0].detach()
-        weight = linear.weight[1].reshape(3, 2, 2).mean((1, 2)).detach()
-        keep = torch.tensor([float(name in circuit) for name in components.names])
-        cam = ((keep * weight).reshape(3, 1, 1) * maps).sum(0).clamp_min(0)
-        found = grad_cam(circuit, layer, x, 1)
-        assert torch.allclose(found.float(), cam / cam.max() if cam.max() > 0 else cam, atol=1e-5)
-
-
 @pytest.mark.parametrize("metric", ["winner-margin", "max-abs"])
 def test_other_metrics(tmp_path: Path, metric: str) -> None:
     page = reproduce(Request("input-robustness", "mnist", 2, metric=metric), tmp_path)
@@ -256,6 +234,14 @@ def test_the_other_benchmarks(benchmark: str, shared_data: Path, tmp_path: Path)
     assert row["provable"]["size"] <= row["provable"]["of"]
     assert "--data DIR" in page
     assert str(shared_data) not in page + (tmp_path / "rows.jsonl").read_text()
+
+
+def test_coverage_of_taxinet_quotes_nobody(shared_data: Path, tmp_path: Path) -> None:
+    """The paper has the coverage of MNIST alone, at the same radius too."""
+    request = Request("coverage", "taxinet", 1, folder=str(shared_data), timeout=1.0)
+    page = reproduce(request, tmp_path)
+    (line,) = (line for line in page.splitlines() if line.startswith("| 0.005 |"))
+    assert line.endswith("| - | - |")
 
 
 @pytest.fixture

@@ -21,11 +21,12 @@ from provable_circuits.discover.exhaustive import exhaustive
 from provable_circuits.discover.greedy import greedy
 from provable_circuits.discover.guarantees import minimality, necessity
 from provable_circuits.discover.hitting_set import hitting_set, smallest_blocking_set
-from provable_circuits.discover.monotonicity import Monotonicity, monotonicity
+from provable_circuits.discover.monotonicity import CONTRADICTED, Monotonicity, monotonicity
 from provable_circuits.discover.orders import ordered
 from provable_circuits.discover.predicate import Decided, Predicate, Sampled
 from provable_circuits.discover.result import BlockingSet, Result
 from provable_circuits.discover.search import Search
+from provable_circuits.discover.withdrawal import shown_by
 from provable_circuits.errors import ArgumentError, ClaimFailsError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
@@ -49,7 +50,6 @@ ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
     }
 )
 METHODS = ("proof", "sampling")
-CONTRADICTED = "the predicate is not monotone: a circuit around a faithful one was refuted"
 
 
 def discover(
@@ -138,7 +138,8 @@ def discover(
         predicate.close()
     searched, confirmation = search.seconds, None
     if search.verdict is not None and search.verdict.proved:
-        search.phase("confirming the circuit")
+        with search.cut_short():
+            search.phase("confirming the circuit")
         confirmation = confirm(circuit, claim, *limit, searched, seed=seed, device=device)
     settings = {
         "algorithm": algorithm if isinstance(algorithm, str) else _name(algorithm),
@@ -177,6 +178,7 @@ def discover(
         settings=settings,
         seconds=searched,
         lost=search.lost,
+        shown=shown_by(search),
     )
 
 

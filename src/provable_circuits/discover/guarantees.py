@@ -177,12 +177,19 @@ def minimality(
             subset, local = (under if h != "unconditional" else h for h in (subset, local))
             quasi = under if quasi != "unconditional" and circuit else quasi
     notions = {"quasi": quasi, "local": local, "subset": subset, "cardinal": cardinal}
+    notion, holds = strongest(notions)
+    if notion == "none":
+        return Minimality(notion, holds, "no component was shown to be necessary", notions)
+    return Minimality(notion, holds, _basis(notion, holds, search, circuit), notions)
+
+
+def strongest(notions: Mapping[str, str]) -> tuple[str, str]:
+    """The notion to be told of, and how it holds; those up to undecided questions come last."""
     for wanted in (("unconditional", "assumed"), ("undecided", "assumed-undecided")):
         for notion in reversed(NOTIONS):
-            if notions[notion] in wanted:
-                basis = _basis(notion, notions[notion], search, circuit)
-                return Minimality(notion, notions[notion], basis, notions)
-    return Minimality("none", "unknown", "no component was shown to be necessary", notions)
+            if notions.get(notion) in wanted:
+                return notion, notions[notion]
+    return "none", "unknown"
 
 
 def _local(kept: Mapping[str, Kept], carries: bool) -> str:
@@ -204,17 +211,29 @@ def _both(holds: str, under: str) -> str:
 
 def _basis(notion: str, holds: str, search: Search, circuit: Circuit) -> str:
     """What a notion rests on."""
-    how = "at the sampled points" if search.queries["held"] else "by a replayed witness"
-    but = " but for those whose removal stayed undecided" if "undecided" in holds else ""
     if not circuit:
         return "the empty circuit is faithful"
-    if notion == "quasi":
-        return f"a component is necessary, {how}"
-    if notion == "cardinal" and len(circuit) > 1:
+    if notion in ("quasi", "local") or len(circuit) == 1:
+        own = notion if notion == "quasi" else "local"
+        return remaining_basis(own, holds, bool(search.queries["held"]))
+    if notion == "cardinal":
         condition = "if so, " if holds == "assumed" else ""
         rest = f"no circuit of fewer than {search.lower} components is faithful"
         return f"{search.monotone.reason}; {condition}{rest}"
-    if notion == "local" or len(circuit) == 1:
-        return f"every component is necessary{but or ', ' + how}"
     condition = "if so, " if holds.startswith("assumed") else ""
+    but = _but(holds)
     return f"{search.monotone.reason}; {condition}no component can be removed{but}"
+
+
+def remaining_basis(notion: str, holds: str, sampled: bool) -> str:
+    """What the notions rest on that need no monotone predicate; empty for the others."""
+    how = "at the sampled points" if sampled else "by a replayed witness"
+    if notion == "quasi":
+        return f"a component is necessary, {how}"
+    if notion == "local":
+        return f"every component is necessary{_but(holds) or ', ' + how}"
+    return ""
+
+
+def _but(holds: str) -> str:
+    return " but for those whose removal stayed undecided" if "undecided" in holds else ""

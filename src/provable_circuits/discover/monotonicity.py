@@ -21,6 +21,9 @@ from dataclasses import dataclass
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.patching import IntervalHull, Reachable
 
+CONTRADICTED = "the predicate is not monotone: a circuit around a faithful one was refuted"
+"""The reason of a predicate that the answers of a search showed not to be monotone."""
+
 AT_YOUR_REQUEST = "monotone is assumed at your request, although"
 
 

@@ -69,11 +69,9 @@ def attribution(components: Components, claim: Claim) -> Tensor:
     scores = torch.zeros(len(components), dtype=torch.float64)
     for probe in _probes(claim, output.detach()):
         gradients = torch.autograd.grad(
-            (output * probe).sum(), [run[n] for n in names], retain_graph=True, allow_unused=True
+            (output * probe).sum(), [run[name] for name in names], retain_graph=True
         )
         for site, gradient in zip(components.sites, gradients, strict=True):
-            if gradient is None:
-                continue
             effect = gradient * change[site.tensor]
             effect = effect if signed else effect.abs()
             labels = site.labels.expand(site.layer.shape).flatten()

@@ -22,6 +22,8 @@ from provable_circuits.discover.pictures import size_chart
 from provable_circuits.discover.run import Run
 from provable_circuits.discover.search import Moment
 from provable_circuits.discover.summary import summary
+from provable_circuits.discover.transport import claim_digest
+from provable_circuits.discover.withdrawal import NOTHING, Shown, settled_documents
 from provable_circuits.drawing.svg import svg
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.diagram import diagram_of
@@ -51,6 +53,7 @@ class Result:
         settings: how the search was asked for.
         seconds: how long it took.
         lost: how much of that went into single questions that stayed undecided.
+        shown: circuits that were decided on the way.
     """
 
     circuit: Circuit
@@ -70,6 +73,7 @@ class Result:
     seconds: float
     lost: float = 0.0
     confirmation: Confirmation | None = None
+    shown: Shown = NOTHING
 
     @property
     def algorithm(self) -> str:
@@ -124,6 +128,10 @@ class Result:
                 "upper": len(circuit) if self.faithful != "undecided" else None,
                 "monotone": self.monotone,
             },
+            "shown": {
+                "proved": [f"{bits:x}" for bits in self.shown.proved],
+                "refuted": [f"{bits:x}" for bits in self.shown.refuted],
+            },
             "kept": {name: reason.status for name, reason in self.kept.items()},
             "witnesses": {
                 name: _explained(reason.verdict, claim, anchor)
@@ -177,8 +185,10 @@ class Result:
         document = self.document()
         document["settings"] = {**(settings or {}), **document["settings"]}
         document["version"] = __version__
+        document["claim"]["digest"] = claim_digest(circuit.components, self.claim)
         if blocking_set is not None:
             document["blocking_set"] = blocking_set.document()
+            (document,) = settled_documents([document], [f"the {self.algorithm} search"])
         return Run(
             document=document,
             circuit=circuit.to_json(),

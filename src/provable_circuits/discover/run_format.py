@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,7 +69,22 @@ RESULT = {
     "settings": {},
     "version": str,
 }
-CONFIRMATION = {"verdict": str, "stage": str, "reason": (str, None), "seconds": float}
+OPTIONAL: dict[tuple[str, ...], Any] = {
+    ("confirmation",): (
+        {"verdict": str, "stage": str, "reason": (str, None), "seconds": float},
+        None,
+    ),
+    ("shown",): {"proved": [str], "refuted": [str]},
+    ("claim", "digest"): (str, None),
+    ("minimality", "withdrawn"): {
+        "notion": (str, None),
+        "holds": (str, None),
+        "lower": (int, None),
+        "because": str,
+    },
+}
+"""What runs of earlier versions do not tell."""
+
 CIRCUIT = {"format": str, "network": str, "components": [str], "size": int, "of": int}
 DIAGRAM = {
     "columns": [{"title": str, "nodes": [{"name": str, "label": str, "status": str}]}],
@@ -96,6 +112,7 @@ def check_result(document: Any, path: Path) -> None:
             "is read here: run discover again, or use the version that wrote it."
         )
     check(document, RESULT, path)
+    _check_optional(document, path)
     minimality = document["minimality"]
     for place, word, known in [
         ("faithful", document["faithful"], FAITHFUL),
@@ -109,14 +126,30 @@ def check_result(document: Any, path: Path) -> None:
                 f"The file '{path}' is not that of a run: the word {word!r} at 'result.{place}' "
                 "has no meaning there."
             )
-    confirmation = document.get("confirmation")  # runs of before there was one have none
-    if confirmation is not None:
-        check({"confirmation": confirmation}, {"confirmation": CONFIRMATION}, path)
-        if (confirmation["verdict"] == "proved") != (document["faithful"] == "proved"):
-            raise DataError(
-                f"The file '{path}' is not that of a run: it says that the circuit is "
-                f"{document['faithful']} and its confirmation {confirmation['verdict']}."
-            )
+    told = (document.get("confirmation") or {}).get("verdict", document["faithful"])
+    if (told == "proved") != (document["faithful"] == "proved"):
+        raise DataError(
+            f"The file '{path}' is not that of a run: it says that the circuit is "
+            f"{document['faithful']} and its confirmation {told}."
+        )
+
+
+def _check_optional(document: dict[str, Any], path: Path) -> None:
+    """Refuse what may be missing but is not what it should be."""
+    for (*places, last), shape in OPTIONAL.items():
+        part = document
+        for place in places:
+            part = part[place]
+        if last in part:
+            check(part[last], shape, path)
+    of = document["circuit"]["of"]
+    for texts in document.get("shown", {}).values():
+        for text in texts:
+            if not re.fullmatch("[0-9a-f]{1,100000}", text) or int(text, 16) >> of:
+                raise DataError(
+                    f"The file '{path}' is not that of a run: {text[:40]!r} at 'result.shown' is "
+                    "no circuit of the network."
+                )
 
 
 def diagram_from(document: Mapping[str, Any], path: Path) -> Diagram:

@@ -8,6 +8,7 @@ from typing import Any
 
 from provable_circuits.claims import domains, metrics, patching
 from provable_circuits.claims.claim import Claim
+from provable_circuits.errors import ArgumentError
 from provable_circuits.network import ops
 from provable_circuits.network.components import Component, Components, Site
 from provable_circuits.network.graph import Graph, Node
@@ -60,6 +61,21 @@ def unpack_question(data: bytes) -> tuple[Components, Claim, dict[str, Any]]:
     given = _portable().unpack(data)
     graph = Graph(given["nodes"], given["inputs"], given["outputs"])
     return Components(graph, given["sites"]), given["claim"], given["settings"]
+
+
+def claim_digest(components: Components, claim: Claim) -> str | None:
+    """A digest of a claim; None for one that holds what is not known here."""
+    patched: Any = claim.patching
+    if isinstance(patched, patching.FixedPatching):
+        values = patched.values(components)
+        patched = {
+            site.tensor: values[site.tensor].double().expand(1, *site.layer.shape)
+            for site in components.sites
+        }
+    try:
+        return _portable().digest([claim.inputs, patched, claim.metric])
+    except ArgumentError:
+        return None
 
 
 def pack_verdicts(verdicts: Sequence[Verdict]) -> bytes:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from provable_circuits.experiments.assumptions import ALGORITHMS
 from provable_circuits.experiments.qualitative import draw_qualitative
 from provable_circuits.experiments.statistics import overlap
-from provable_circuits.experiments.tables import ALGORITHMS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +67,7 @@ def _coverage(axes: Axes, rows: Sequence[Row]) -> None:
 def _scatter(axes: Axes, rows: Sequence[Row]) -> None:
     """Circuit size against the size of the smallest hitting set, larger where points coincide.
 
-    Inputs whose search contradicted the assumption behind its bound have none, and no point.
+    Inputs of which a search refuted the assumption behind the bound have none, and no point.
     """
     marks = {"greedy": "o", "binary-search": "s", "blocking-sets": "^"}
     most = 1

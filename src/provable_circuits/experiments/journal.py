@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ class Journal:
             head: what the run is about; a file about something else is refused.
         """
         self.path = path
+        self.head = head
         self.rows: dict[str, dict[str, Any]] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
@@ -36,6 +38,17 @@ class Journal:
         """Keep a row, in memory and on disk."""
         self.rows[row["key"]] = row
         self._write(row)
+
+    def revise(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Put rows in the place of those of the same key, whole or not at all."""
+        changed = {row["key"]: row for row in rows if self.rows[row["key"]] != row}
+        if not changed:
+            return
+        self.rows |= changed
+        lines = [self.head, *self.rows.values()]
+        beside = self.path.with_name(f"{self.path.name}.new")
+        beside.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        beside.replace(self.path)
 
     def _write(self, line: dict[str, Any]) -> None:
         with self.path.open("a") as file:

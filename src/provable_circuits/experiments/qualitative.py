@@ -89,9 +89,7 @@ def grad_cam(circuit: Circuit, layer: Layer, x: Tensor, target: int) -> Tensor:
     with torch.enable_grad():
         run = circuit_activations(circuit, x.double(), [layer.tensor, graph.outputs[0]], Zero())
         maps = run[layer.tensor]
-        (gradient,) = torch.autograd.grad(run[graph.outputs[0]][0, target], maps, allow_unused=True)
-    if gradient is None:
-        return torch.zeros(layer.shape[1:], dtype=torch.float64)
+        (gradient,) = torch.autograd.grad(run[graph.outputs[0]][0, target], maps)
     cam = (gradient.mean((2, 3), keepdim=True) * maps).sum(1)[0].clamp_min(0).detach()
     most = float(cam.max())
     return cam / most if most > 0 else cam

@@ -20,6 +20,7 @@ import torch
 
 from provable_circuits.errors import ArgumentError
 from provable_circuits.experiments import published
+from provable_circuits.experiments.assumptions import settled_row
 from provable_circuits.experiments.figures import draw
 from provable_circuits.experiments.journal import Journal
 from provable_circuits.experiments.kinds import ROWS, run_job
@@ -92,8 +93,8 @@ class Request:
 
     def _settings(self) -> list[Job]:
         if self.experiment == "minimality":
-            eps, delta = published.MINIMALITY
-            radius = published.MINIMALITY_PATCH_EPS
+            eps, delta = published.MINIMALITY[self.benchmark]
+            radius = round(published.PATCH_RATIO * eps, 12)
             kinds = ("reachable", "interval")
             return [Job(0, self.metric, eps, delta, kind, radius) for kind in kinds]
         patching = self.experiment == "patching-robustness"
@@ -133,6 +134,8 @@ def reproduce(
     bench = _bench(request)
     jobs = request.jobs(len(bench.batches))
     journal = Journal(out / "rows.jsonl", request.head(bench.benchmark.graph.digest))
+    if request.experiment == "minimality":
+        journal.revise([settled_row(row) for row in journal.rows.values()])
     left = [job for job in jobs if job.key not in journal.rows]
     began = time.monotonic()
     page = ""
@@ -248,7 +251,7 @@ def _table(request: Request, rows: Sequence[dict[str, Any]]) -> Table:
     if request.experiment == "minimality":
         return minimality_table(rows)
     if request.experiment == "coverage":
-        return coverage_table(rows)
+        return coverage_table(request.benchmark, rows)
     if request.experiment == "runtime":
         return runtime_table(rows)
     if request.experiment == "qualitative":

@@ -3,7 +3,8 @@
     input robustness     a sampled and a proved circuit, zero patching; both decided by proof
     patching robustness  circuits sampled under zero and under mean patching, and a proved one;
                          all decided by proof over the same patching domain
-    minimality           one input, inputs and patches both ranging; every algorithm
+    minimality           one input, inputs and patches both ranging; every algorithm, without
+                         labels that another one refutes
     coverage             a sampled and a proved circuit at one radius
     runtime              the size of a proved circuit over time at one radius
 
@@ -21,6 +22,7 @@ from provable_circuits.claims.metrics import LogitDifference, MaxAbs, Metric, Wi
 from provable_circuits.claims.patching import IntervalHull, Mean, Patching, Reachable, Zero
 from provable_circuits.discover.api import discover
 from provable_circuits.discover.result import Result
+from provable_circuits.experiments.assumptions import label_cells
 from provable_circuits.network.components import Components
 from provable_circuits.verify.api import verify
 from provable_circuits.zoo.benchmarks import Batch, Benchmark
@@ -158,17 +160,9 @@ def minimality_row(bench: Bench, job: Job) -> dict[str, Any]:
         "blocking-sets": {"t_max": 3},
         "hitting-set": {"budget": BUDGET},
     }
-    row = {}
-    for algorithm, more in searches.items():
-        result = bench.search(claim, algorithm, **more)
-        row[algorithm] = {
-            **circuit_cell(result),
-            "lower": result.lower,
-            "notion": result.minimality.notion,
-            "holds": result.minimality.holds,
-            "timeline": [asdict(moment) for moment in result.timeline],
-        }
-    return row
+    results = {name: bench.search(claim, name, **more) for name, more in searches.items()}
+    labels = label_cells(results)
+    return {name: {**circuit_cell(result), **labels[name]} for name, result in results.items()}
 
 
 def coverage_row(bench: Bench, job: Job) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from provable_circuits.experiments.assumptions import ALGORITHMS
 from provable_circuits.experiments.published import COVERAGE, PUBLISHED
 from provable_circuits.experiments.statistics import Summary, overlap, spread, summary
 
@@ -18,7 +19,6 @@ METHODS = {
     "input-robustness": ("sampling", "provable"),
     "patching-robustness": ("zero", "mean", "provable"),
 }
-ALGORITHMS = ("greedy", "binary-search", "blocking-sets", "hitting-set")
 
 
 def markdown(table: Table) -> str:
@@ -57,13 +57,9 @@ def robustness_table(experiment: str, benchmark: str, rows: Sequence[Row]) -> Ta
         "paper: size",
         "paper: robust %",
     ]
-    groups: dict[tuple[str, float, float], list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[row["metric"], row["eps"], row["delta"]].append(row)
     lines = []
-    for (metric, eps, delta), own in sorted(groups.items()):
-        told = [row for row in own if not row.get("network_fails")]
-        failed = len(own) - len(told)
+    for (metric, eps, delta), own in _by_setting(rows):
+        told, failed = _told(own)
         for method in METHODS[experiment] if told else ():
             found = summary([row[method] for row in told])
             paper = PUBLISHED.get((experiment, benchmark, metric, eps, delta), {}).get(method)
@@ -73,12 +69,27 @@ def robustness_table(experiment: str, benchmark: str, rows: Sequence[Row]) -> Ta
                     f"{eps:g}",
                     f"{delta:g}",
                     method,
-                    str(found.batches) + (f" (+{failed} the network fails)" if failed else ""),
+                    f"{found.batches}{failed}",
                     *_ours(found),
                     *(["-", "-", "-"] if paper is None else _theirs(paper)),
                 ]
             )
     return heads, lines
+
+
+def _by_setting(rows: Sequence[Row]) -> list[tuple[tuple[str, float, float], list[Row]]]:
+    """The rows of each metric, radius and tolerance."""
+    groups: dict[tuple[str, float, float], list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row["metric"], row["eps"], row["delta"]].append(row)
+    return sorted(groups.items(), key=lambda item: item[0])
+
+
+def _told(rows: Sequence[Row]) -> tuple[list[Row], str]:
+    """The rows of claims that the network satisfies, and how many others there are, in words."""
+    told = [row for row in rows if not row.get("network_fails")]
+    failed = len(rows) - len(told)
+    return told, f" (+{failed} the network fails)" if failed else ""
 
 
 def _ours(found: Summary) -> list[str]:
@@ -111,6 +122,7 @@ def minimality_table(rows: Sequence[Row]) -> Table:
         "lower bound (mean)",
         "shown smallest",
         "rests on an assumption",
+        "labels withdrawn",
         "s (mean ± sd)",
         "sub-queries undecided",
     ]
@@ -131,11 +143,19 @@ def minimality_table(rows: Sequence[Row]) -> Table:
                     _lower(lowers, len(cells)),
                     str(len(smallest)),
                     str(sum(cell["holds"] == "assumed" for cell in smallest)),
+                    _withdrawn(cells),
                     f"{found.seconds[0]:.2f} ± {found.seconds[1]:.2f}",
                     f"{found.undecided} of {found.queries}",
                 ]
             )
     return heads, lines
+
+
+def _withdrawn(cells: Sequence[Row]) -> str:
+    """At how many inputs labels were withdrawn, and of them circuits called smallest."""
+    told = [cell["withdrawn"] for cell in cells if "withdrawn" in cell]
+    smallest = sum(label["notion"] == "cardinal" for label in told)
+    return f"{len(told)}, {smallest} of them smallest" if smallest else str(len(told))
 
 
 def _lower(bounds: Sequence[float], inputs: int) -> str:
@@ -146,8 +166,8 @@ def _lower(bounds: Sequence[float], inputs: int) -> str:
     return f"{spread(bounds)[0]:.2f}{few}"
 
 
-def coverage_table(rows: Sequence[Row]) -> Table:
-    """A row for each radius."""
+def coverage_table(benchmark: str, rows: Sequence[Row]) -> Table:
+    """A row for each radius, with the paper's figures where it has this setting."""
     heads = [
         "eps",
         "batches",
@@ -165,16 +185,18 @@ def coverage_table(rows: Sequence[Row]) -> Table:
         "paper: sampled only",
     ]
     lines = []
-    for eps in sorted({row["eps"] for row in rows}):
-        own = [row for row in rows if row["eps"] == eps]
+    for (metric, eps, delta), rows_of in _by_setting(rows):
+        own, failed = _told(rows_of)
+        if not own:
+            continue
         found = [overlap(r["provable"]["components"], r["sampling"]["components"]) for r in own]
         means = {name: spread(cell[name] for cell in found)[0] for name in found[0]}
         size = own[0]["provable"]["of"]
-        paper = COVERAGE.get(eps)
+        paper = COVERAGE.get((benchmark, metric, eps, delta))
         lines.append(
             [
                 f"{eps:g}",
-                str(len(own)),
+                f"{len(own)}{failed}",
                 f"{means['both']:.2f}",
                 f"{means['provable_only']:.2f}",
                 f"{100 * means['provable_only'] / size:.2f}",
@@ -200,10 +222,14 @@ def runtime_table(rows: Sequence[Row]) -> Table:
     """A row for each radius."""
     heads = ["eps", "batches", "size (mean ± sd)", "s (mean ± sd)", "sub-queries undecided"]
     lines = []
-    for eps in sorted({row["eps"] for row in rows}):
-        found = summary([row["provable"] for row in rows if row["eps"] == eps])
+    for (_, eps, _), rows_of in _by_setting(rows):
+        own, failed = _told(rows_of)
+        if not own:
+            continue
+        found = summary([row["provable"] for row in own])
         ours = _ours(found)
-        lines.append([f"{eps:g}", str(found.batches), ours[3], ours[0], ours[-1]])
+        batches = f"{found.batches}{failed}"
+        lines.append([f"{eps:g}", batches, ours[3], ours[0], ours[-1]])
     return heads, lines
 
 
@@ -220,7 +246,7 @@ def qualitative_table(rows: Sequence[Row]) -> Table:
         "sampled: clean, moved",
     ]
     lines = []
-    for row in rows:
+    for row in _told(rows)[0]:
         outputs = row.get("witness", {}).get("outputs")
         cells = (
             ["-"] * 3

@@ -123,7 +123,8 @@ def circuit_activations(
 ) -> dict[str, Tensor]:
     """Tensors of one circuit's run, patched, by name: [batch, *shape].
 
-    With gradients enabled they can be differentiated by one another.
+    With gradients enabled each is on the way to those computed from it, and can be differentiated
+    by.
     """
     components = circuit.components
     batch = as_batch(components.graph, x, dtype)
@@ -201,9 +202,13 @@ def _walk(
     patches: Mapping[str, tuple[Tensor, Tensor]],
     circuits: int,
 ) -> dict[str, Tensor]:
-    """Compute node by node, patching at sites, and forget tensors after their last reader."""
+    """Compute node by node, patching at sites, and forget tensors after their last reader.
+
+    If a fed input requires its gradient, every wanted tensor does, constants among them.
+    """
     example = next(iter(feeds.values()), torch.empty(1, dtype=torch.float64))
     batch = max((value.shape[0] for value in feeds.values()), default=1)
+    traced = torch.is_grad_enabled() and any(value.requires_grad for value in feeds.values())
     ops = operations(graph, example.dtype, example.device)
     last_reader = {source: node.name for node in graph.nodes for source in node.inputs}
     held: dict[str, Tensor] = {}
@@ -221,12 +226,18 @@ def _walk(
             own = value.unsqueeze(0) if shared else value.unflatten(0, (circuits, -1))
             patched = torch.where(mask.unsqueeze(1), own, patch)
             value = patched.expand(circuits, batch, *node.shape).flatten(0, 1)
+        if traced and node.name in keep and not value.requires_grad:  # a constant
+            value = value.expand(max(batch, len(value)), *node.shape).clone().requires_grad_()
         held[node.name] = value
         for source in node.inputs:
             if last_reader[source] == node.name and source not in keep:
                 held.pop(source, None)
-    found = {name: held[name] for name in wanted}
-    return {n: v if len(v) != 1 else v.expand(batch, *v.shape[1:]) for n, v in found.items()}
+    return {name: _for_all(held[name], batch) for name in wanted}
+
+
+def _for_all(value: Tensor, batch: int) -> Tensor:
+    """A tensor for every sample; itself where it has them all, as no gradient reaches a view."""
+    return value if len(value) != 1 or batch == 1 else value.expand(batch, *value.shape[1:])
 
 
 def _aligned(values: list[Tensor], circuits: int) -> list[Tensor]:

@@ -1,12 +1,20 @@
-"""Two runs side by side: what their circuits share, and what only one of them has."""
+"""Two runs side by side: what their circuits share, and what only one of them has.
+
+If the two are about one claim, labels of the one that the other refutes are withdrawn: see
+``discover.withdrawal``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from provable_circuits.discover.run import Run
+from provable_circuits.discover.withdrawal import settled_documents
 from provable_circuits.drawing.diagram import Diagram
 from provable_circuits.errors import DataError
 
@@ -16,7 +24,7 @@ class Comparison:
     """Two runs about one network.
 
     Attributes:
-        first, second: the runs.
+        first, second: the runs, without labels that the other one refutes.
         names: what they are called.
     """
 
@@ -36,6 +44,20 @@ class Comparison:
                 "The two runs cut the network into different components: give two runs of the "
                 "same granularity."
             )
+        if _same_claim(self.first, self.second):
+            runs = (self.first, self.second)
+            documents = settled_documents([run.document for run in runs], self.names)
+            for field, run, document in zip(("first", "second"), runs, documents, strict=True):
+                object.__setattr__(self, field, replace(run, document=document))
+
+    @property
+    def withdrawn(self) -> tuple[str, ...]:
+        """What was withdrawn from each run, and why, in a sentence; empty if nothing was."""
+        return tuple(
+            _withdrawn(name, told)
+            for name, run in zip(self.names, (self.first, self.second), strict=True)
+            if (told := run.document["minimality"].get("withdrawn")) is not None
+        )
 
     @property
     def shared(self) -> tuple[str, ...]:
@@ -80,6 +102,7 @@ class Comparison:
             "shared": list(self.shared),
             "first_only": list(self.first_only),
             "second_only": list(self.second_only),
+            "withdrawn": list(self.withdrawn),
             "first": self.first.document,
             "second": self.second.document,
         }
@@ -91,6 +114,26 @@ class Comparison:
             for name in self.first.components
             if (name in one) is first and (name in two) is second
         )
+
+
+def _same_claim(first: Run, second: Run) -> bool:
+    """Whether two runs are about one claim; by what they tell of it, if one has no digest."""
+    one, two = first.document["claim"], second.document["claim"]
+    digests = one.get("digest"), two.get("digest")
+    if None not in digests:
+        return bool(digests[0] == digests[1])
+    told = all(one[name] == two[name] for name in ("inputs", "patching", "metric"))
+    return told and np.array_equal(first.inputs, second.inputs)
+
+
+def _withdrawn(name: str, told: Mapping[str, Any]) -> str:
+    parts = []
+    if told["notion"] is not None:
+        parts.append(f"{told['notion']} minimality")
+    if told["lower"] is not None:
+        parts.append(f"the lower bound of {told['lower']} components")
+    what = " and ".join(parts) or "a statement about minimality"
+    return f"{name}: {what}, since {told['because']}"
 
 
 def names_of(first: Path, second: Path) -> tuple[str, str]:

@@ -41,6 +41,8 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     for label in facts[0]:
         table.add_row(Text(label, "bold"), *(Text(column[label]) for column in facts))
     console.print(table)
+    for told in comparison.withdrawn:
+        console.print(Text.assemble(("Withdrawn", "bold"), f" from {told}"), soft_wrap=True)
     first, second = comparison.names
     for label, names in [
         ("In both", comparison.shared),

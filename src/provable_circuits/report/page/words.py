@@ -130,7 +130,8 @@ def comparison_words(comparison: Comparison) -> tuple[str, str]:
         f"{first} and {second}, compared",
         f"Two circuits of one network: {sizes[0]} and {sizes[1]} of "
         f"{counted(len(comparison.first.components), 'component')}. "
-        f"They share {len(comparison.shared)}.",
+        f"They share {len(comparison.shared)}."
+        + "".join(f" Withdrawn from {told}." for told in comparison.withdrawn),
     )
 
 
