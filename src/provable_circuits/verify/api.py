@@ -43,6 +43,6 @@ def verify(
         )
     if circuit.components.graph is not graph and circuit.components.graph.digest != graph.digest:
         raise ArgumentError("The circuit belongs to another network than the one given.")
-    return Verifier(circuit.components, claim, seed=seed, device=device).ask(
+    return Verifier(circuit.components, claim, seed=seed, device=device, reuse=False).ask(
         circuit, timeout, max_nodes
     )
