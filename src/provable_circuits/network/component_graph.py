@@ -1,21 +1,35 @@
 """A circuit as a graph of its components, for the tools of the field.
 
-There is an edge from one component to another if the second's layer reads what the first's layer
-makes without another layer with components in between; additions and concatenations are passed
-through, so that around a residual block both ways are there. The input is one node and the output
-another. An edge is in the circuit if both its ends are.
+There is an edge from one component to another if a unit of the second's layer is computed from a
+unit of the first, without another component in between. Which units a unit is computed from is a
+matter of the operations, not of their weights: a filter of a grouped convolution reads the channels
+of its group, a unit of a linear layer reads all there are. Additions, concatenations and layers
+without components are passed through, so that around a residual block both ways are there. The
+input is one node and the output another. An edge is in the circuit if both its ends are.
+
+    for each layer with components, and for the input:
+        mark the units of each of its components
+        for each operation behind it:
+            mark the units that are computed from a marked one
+            where components are cut: there is an edge to those with a mark, and it is taken away
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import Tensor
+
 from provable_circuits.errors import MissingExtraError
+from provable_circuits.network import ops
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components, Site
+from provable_circuits.network.graph import Node
 
 if TYPE_CHECKING:
     import networkx
@@ -23,47 +37,129 @@ if TYPE_CHECKING:
 INPUT = -1
 """The place of the network's input among the layers with components; theirs are 0, 1, ..."""
 
+CHUNK = 2**24
+"""Marks in the largest tensor while components are followed."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Connections:
     """Which layers with components read from which, by their places in graph order.
 
     Attributes:
         sources: for each layer the places of those it reads; ``INPUT`` for the network's input.
         output: the places that the network's output reads.
+        pairs: by the places of a layer and of one that reads it, which components of the one (the
+            rows; the input is one row) those of the other (the columns) read.
+        reaching: by the place of a layer that the output reads, which of its components it reads.
     """
 
     sources: tuple[tuple[int, ...], ...]
     output: tuple[int, ...]
+    pairs: Mapping[tuple[int, int], Tensor]
+    reaching: Mapping[int, Tensor]
 
 
 def connections(components: Components) -> Connections:
-    """How the layers of a network are connected."""
-    graph = components.graph
-    places = {site.tensor: place for place, site in enumerate(components.sites)}
-    begins = {site.layer.source: place for place, site in enumerate(components.sites)}
-    reaching: dict[str, frozenset[int]] = {name: frozenset({INPUT}) for name in graph.inputs}
-    sources: dict[int, tuple[int, ...]] = {}
-    for node in graph.nodes:
-        arrived = frozenset().union(*(reaching[name] for name in node.inputs))
-        if node.name in graph.inputs:
-            arrived = reaching[node.name]
-        if node.name in begins:
-            sources[begins[node.name]] = tuple(sorted(arrived))
-        place = places.get(node.name)
-        if place is not None:
-            passes = not _covers(components.sites[place])
-            arrived = frozenset({place}) | (arrived if passes else frozenset())
-        reaching[node.name] = arrived
-    output = frozenset().union(*(reaching[name] for name in graph.outputs))
+    """How the components of a network are connected."""
+    sites = components.sites
+    pairs: dict[tuple[int, int], Tensor] = {}
+    reaching: dict[int, Tensor] = {}
+    for place in range(INPUT, len(sites)):
+        found = _read_from(components, place)
+        for target, edges in found.items():
+            if bool(edges.any()) and target == len(sites):
+                reaching[place] = edges[:, 0]
+            elif bool(edges.any()):
+                pairs[place, target] = edges
     return Connections(
-        tuple(sources[place] for place in range(len(components.sites))), tuple(sorted(output))
+        tuple(
+            tuple(place for place in range(INPUT, target) if (place, target) in pairs)
+            for target in range(len(sites))
+        ),
+        tuple(reaching),
+        pairs,
+        reaching,
     )
 
 
-def _covers(site: Site) -> bool:
-    """Whether every unit of a layer belongs to a component, so that no path goes past them."""
-    return bool((site.labels >= 0).all())
+def _read_from(components: Components, place: int) -> dict[int, Tensor]:
+    """By target, which of its components read those of one layer; the output comes last."""
+    graph, sites = components.graph, components.sites
+    count = 1 if place == INPUT else len(sites[place].components)
+    size = max(1, CHUNK // max(math.prod(node.shape) for node in graph.nodes))
+    parts: dict[int, list[Tensor]] = {}
+    for start in range(0, count, size):
+        own = torch.arange(start, min(start + size, count))
+        for target, edges in _followed(components, place, own).items():
+            parts.setdefault(target, []).append(edges)
+    return {target: torch.cat(edges) for target, edges in parts.items()}
+
+
+def _followed(components: Components, place: int, own: Tensor) -> dict[int, Tensor]:
+    """The components, [own, components], that read some components of one layer, by target."""
+    graph, sites = components.graph, components.sites
+    cuts = {site.tensor: target for target, site in enumerate(sites)}
+    marks: dict[str, Tensor] = {}
+    found = {
+        target: torch.zeros(len(own), len(site.components), dtype=torch.bool)
+        for target, site in enumerate(sites)
+    }
+    for node in graph.nodes:
+        shapes = [graph[name].shape for name in node.inputs]
+        mark = _marked(node, [marks.get(name) for name in node.inputs], shapes)
+        if place == INPUT and node.name in graph.inputs:
+            mark = torch.ones(1, *node.shape)
+        target = cuts.get(node.name)
+        if target is not None and mark is not None:
+            found[target] |= _cut(sites[target], mark)
+            mark = mark * (sites[target].labels < 0)
+        if target is not None and target == place:
+            begun = sites[place].labels.expand(node.shape) == own.reshape(
+                -1, *[1] * len(node.shape)
+            )
+            mark = begun.float() if mark is None else torch.maximum(mark, begun.float())
+        if mark is not None and bool(mark.any()):
+            marks[node.name] = mark
+    output = torch.zeros(len(own), 1, dtype=torch.bool)
+    for name in graph.outputs:
+        if name in marks:
+            output |= marks[name].flatten(1).any(1, keepdim=True)
+    return {**found, len(sites): output}
+
+
+def _marked(
+    node: Node, inputs: Sequence[Tensor | None], shapes: Sequence[ops.Shape]
+) -> Tensor | None:
+    """The units, [n, *shape], that are computed from marked ones; None if no input has any."""
+    given = [mark for mark in inputs if mark is not None]
+    if not given:
+        return None
+    filled = [
+        mark if mark is not None else given[0].new_zeros(len(given[0]), *shape)
+        for mark, shape in zip(inputs, shapes, strict=True)
+    ]
+    op = node.op.to(given[0].dtype, given[0].device)
+    if isinstance(op, ops.Linear | ops.Conv2d):
+        made = replace(op, weight=torch.ones_like(op.weight), bias=None).spread(*filled)
+    elif isinstance(op, ops.Activation | ops.Square | ops.Affine | ops.Divide):
+        made = filled[0].expand(len(filled[0]), *node.shape)
+    elif isinstance(op, ops.MaxPool2d):
+        made = op.forward(*filled)
+    elif isinstance(op, ops.LinearOp):
+        made = op.spread(*filled)
+    else:  # nothing is known of it: everything may be computed from everything
+        some = torch.stack([mark.flatten(1).any(1) for mark in filled]).any(0)
+        made = some.reshape(-1, *[1] * len(node.shape)).expand(-1, *node.shape)
+    return (made > 0).float()
+
+
+def _cut(site: Site, mark: Tensor) -> Tensor:
+    """Which components of a layer have a marked unit: [n, components]."""
+    labels = site.labels.expand(site.layer.shape).flatten()
+    count = len(site.components)
+    hits = torch.zeros(len(mark), count + 1)
+    hits.index_add_(1, labels % (count + 1), mark.flatten(1))
+    return hits[:, :count] > 0
 
 
 def edges(circuit: Circuit) -> Iterator[tuple[str | None, str | None]]:
@@ -74,14 +170,15 @@ def edges(circuit: Circuit) -> Iterator[tuple[str | None, str | None]]:
     def names(place: int) -> list[str | None]:
         return [None] if place == INPUT else [c.name for c in sites[place].components]
 
-    for site, sources in zip(sites, found.sources, strict=True):
+    for target, (site, sources) in enumerate(zip(sites, found.sources, strict=True)):
         for place in sources:
-            for name in names(place):
-                for component in site.components:
-                    yield name, component.name
+            own = names(place)
+            for i, j in found.pairs[place, target].nonzero().tolist():
+                yield own[i], site.components[j].name
     for place in found.output:
-        for name in names(place):
-            yield name, None
+        for name, reaches in zip(names(place), found.reaching[place].tolist(), strict=True):
+            if reaches:
+                yield name, None
 
 
 def circuit_to_networkx(circuit: Circuit) -> networkx.DiGraph:
