@@ -15,17 +15,17 @@ from provable_circuits.claims.claim import Claim
 from provable_circuits.discover.binary_search import binary_search
 from provable_circuits.discover.blocking_sets import blocking_sets
 from provable_circuits.discover.distributed import Distributed
+from provable_circuits.discover.dual import SmallestBlockingSet
 from provable_circuits.discover.exhaustive import exhaustive
 from provable_circuits.discover.greedy import greedy
 from provable_circuits.discover.guarantees import minimality, necessity
-from provable_circuits.discover.hitting_set import hitting_set, smallest_blocking_set
+from provable_circuits.discover.hitting_set import hitting_set
 from provable_circuits.discover.monotonicity import Monotonicity, monotonicity
 from provable_circuits.discover.orders import ordered
 from provable_circuits.discover.predicate import Decided, Predicate, Sampled
 from provable_circuits.discover.result import BlockingSet, Result
 from provable_circuits.discover.search import Search
 from provable_circuits.errors import ArgumentError, ClaimFailsError
-from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
 from provable_circuits.network.granularity import Granularity
 from provable_circuits.network.graph import Graph
@@ -180,7 +180,9 @@ def blocking_set(
 ) -> BlockingSet:
     """Find a smallest set of components without which the network breaks the claim.
 
-    The dual of a smallest circuit, by the same search; see ``discover`` for the arguments.
+    The dual of a smallest circuit; see ``discover`` for the arguments. Where the predicate is not
+    known to be monotone, sets are asked about one by one, the small ones first, and the result says
+    up to which size that went.
     """
     components = _components(graph, granularity, outputs, shortcuts)
     predicate = _predicate(components, claim, "proof", timeout, 0, seed, device, workers)
@@ -192,23 +194,12 @@ def blocking_set(
             listener,
             _positive("budget", budget),
         )
-        found: list[Circuit | None] = []
-        _carry_out(search, lambda s: found.append(smallest_blocking_set(s)))
+        dual = SmallestBlockingSet(search)
+        _carry_out(search, lambda _search: dual.run())
         _drop_what_is_contradicted(search)
     finally:
         predicate.close()
-    removed = found[0] if found else None
-    return BlockingSet(
-        removed=removed,
-        verdict=None if removed is None else search.known(~removed),
-        lower=search.claimed_lower or None,
-        none=search.best == components.empty(),
-        holds="unconditional" if search.monotone.known else "assumed",
-        monotone=search.monotone.reason,
-        queries=dict(search.queries),
-        stopped=search.stopped,
-        seconds=search.seconds,
-    )
+    return BlockingSet.of_search(dual)
 
 
 def _algorithm(algorithm: str | Algorithm) -> Algorithm:
