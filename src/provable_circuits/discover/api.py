@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from provable_circuits import arguments
+from provable_circuits.arguments import flag, instance, refused, time_limit, whole
 from provable_circuits.claims.claim import Claim
 from provable_circuits.discover.binary_search import binary_search
 from provable_circuits.discover.blocking_sets import blocking_sets
@@ -104,10 +106,9 @@ def discover(
         ClaimFailsError: the network itself violates the claim, so that no circuit can be asked for.
     """
     run = _algorithm(algorithm)
-    if isinstance(t_max, bool) or not isinstance(t_max, int) or t_max < 1:
-        raise ArgumentError(
-            f"The 't_max' parameter must be a number of at least 1. Got {t_max!r} instead."
-        )
+    t_max = whole("t_max", t_max, least=1)
+    flag("local_check", local_check)
+    _check(graph, claim, assume_monotone, listener)
     components = _components(graph, granularity, outputs, shortcuts)
     if algorithm == "blocking-sets":
         run = partial(blocking_sets, t_max=t_max)
@@ -118,7 +119,7 @@ def discover(
             ordered(components, claim, order, seed),
             monotonicity(claim, assume_monotone),
             listener,
-            _positive("budget", budget),
+            _limit("budget", budget),
         )
         _carry_out(search, run)
         circuit = components.full() if search.best is None else search.best
@@ -131,17 +132,17 @@ def discover(
         "algorithm": algorithm if isinstance(algorithm, str) else _name(algorithm),
         "method": method,
         "granularity": granularity if isinstance(granularity, str) else repr(granularity),
-        "outputs": outputs,
-        "shortcuts": shortcuts,
+        "outputs": bool(outputs),
+        "shortcuts": bool(shortcuts),
         "order": order if isinstance(order, str) else list(order),
         "t_max": t_max if algorithm == "blocking-sets" else None,
-        "local_check": local_check,
-        "assume_monotone": assume_monotone,
-        "timeout": timeout,
-        "budget": budget,
-        "workers": workers if isinstance(workers, int) else type(workers).__name__,
-        "points": points if method == "sampling" else None,
-        "seed": seed,
+        "local_check": bool(local_check),
+        "assume_monotone": bool(assume_monotone),
+        "timeout": float(timeout),
+        "budget": None if budget is None else float(budget),
+        "workers": type(workers).__name__ if isinstance(workers, Executor) else int(workers),
+        "points": int(points) if method == "sampling" else None,
+        "seed": int(seed),
     }
     return Result(
         circuit=circuit,
@@ -184,6 +185,7 @@ def blocking_set(
     known to be monotone, sets are asked about one by one, the small ones first, and the result says
     up to which size that went.
     """
+    _check(graph, claim, assume_monotone, listener)
     components = _components(graph, granularity, outputs, shortcuts)
     predicate = _predicate(components, claim, "proof", timeout, 0, seed, device, workers)
     try:
@@ -192,7 +194,7 @@ def blocking_set(
             components.discovery_order(),
             monotonicity(claim, assume_monotone),
             listener,
-            _positive("budget", budget),
+            _limit("budget", budget),
         )
         dual = SmallestBlockingSet(search)
         _carry_out(search, lambda _search: dual.run())
@@ -202,14 +204,21 @@ def blocking_set(
     return BlockingSet.of_search(dual)
 
 
+def _check(graph: Any, claim: Any, assume_monotone: Any, listener: Any) -> None:
+    """Refuse what every search is given, if it is of the wrong kind."""
+    instance("graph", graph, Graph, "a Graph, as from Graph.from_torch or Graph.from_onnx")
+    instance("claim", claim, Claim, "a Claim")
+    flag("assume_monotone", assume_monotone)
+    if listener is not None and (isinstance(listener, type) or not callable(listener)):
+        raise refused("The 'listener' parameter", "a function of a Progress, or None", listener)
+
+
 def _algorithm(algorithm: str | Algorithm) -> Algorithm:
-    if callable(algorithm):
+    if callable(algorithm) and not isinstance(algorithm, type):
         return algorithm
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
-        raise ArgumentError(
-            f"The 'algorithm' parameter must be one of {', '.join(ALGORITHMS)}, or a function of "
-            f"a Search. Got {algorithm!r} instead."
-        )
+        expected = f"one of {', '.join(ALGORITHMS)}, or a function of a Search"
+        raise refused("The 'algorithm' parameter", expected, algorithm)
     return ALGORITHMS[algorithm]
 
 
@@ -238,14 +247,17 @@ def _predicate(
     device: torch.device | str,
     workers: int | Executor,
 ) -> Predicate:
-    if method not in METHODS:
-        raise ArgumentError(
-            f"The 'method' parameter must be 'proof' or 'sampling'. Got {method!r} instead."
-        )
+    if not isinstance(method, str) or method not in METHODS:
+        raise refused("The 'method' parameter", "'proof' or 'sampling'", method)
+    time_limit("timeout", timeout)
+    seed = arguments.seed(seed)
     if method == "sampling":
         return Sampled(components, claim, points, seed)
     decided = Decided(components, claim, timeout, seed, device)
-    if isinstance(workers, int) and workers == 1 and not isinstance(workers, bool):
+    if isinstance(workers, Executor):
+        return Distributed(decided, workers)
+    workers = whole("workers", workers, least=1)
+    if workers == 1:
         return decided
     return Distributed(decided, workers)
 
@@ -277,9 +289,5 @@ def _faithful(search: Search) -> str:
     return "proved" if search.verdict.proved else "sampled"
 
 
-def _positive(name: str, seconds: float | None) -> float | None:
-    if seconds is None:
-        return None
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
-        raise ArgumentError(f"The '{name}' parameter must be positive. Got {seconds!r} instead.")
-    return float(seconds)
+def _limit(name: str, seconds: float | None) -> float | None:
+    return None if seconds is None else time_limit(name, seconds)

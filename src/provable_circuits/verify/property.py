@@ -38,8 +38,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from provable_circuits.arguments import time_limit
 from provable_circuits.claims.encoding import InputRange
-from provable_circuits.errors import ArgumentError
 from provable_circuits.network.execution import evaluate
 from provable_circuits.network.graph import Graph, GraphBuilder
 from provable_circuits.network.lowering import lower
@@ -108,8 +108,7 @@ def decide(
     Raises:
         PropertyError: the property is about another number of inputs or outputs.
     """
-    if not timeout > 0:
-        raise ArgumentError(f"The 'timeout' parameter must be positive. Got {timeout} instead.")
+    timeout = time_limit("timeout", timeout)
     question.check(graph)
     started = time.monotonic()
     decision = _Decision(graph, question, Deadline.after(timeout), seed)

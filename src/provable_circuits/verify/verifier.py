@@ -14,6 +14,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from provable_circuits import arguments
+from provable_circuits.arguments import each, instance, refused, time_limit, whole
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.encoding import Encoder
 from provable_circuits.claims.metrics import LogitDifference, MaxAbs, Norm
@@ -63,8 +65,11 @@ class Verifier:
         attack_starts: int = 2,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.components = components
-        self.claim = claim
+        expected = "Components, as from graph.components()"
+        self.components: Components = instance(
+            "components", components, Components, expected, "Verifier"
+        )
+        self.claim: Claim = instance("claim", claim, Claim, "a Claim", "Verifier")
         self.device = _device(device)
         self.encoder = Encoder(components, claim)
         self.replay = Replay(self.encoder)
@@ -74,9 +79,9 @@ class Verifier:
         self.difference = Difference(self.encoder)
         self.exact = Exact(self.encoder)
         self.last: Known | None = None
-        self.seed = seed
-        self.attack_steps = attack_steps
-        self.attack_starts = attack_starts
+        self.seed = arguments.seed(seed)
+        self.attack_steps = whole("attack_steps", attack_steps, "Verifier", least=0)
+        self.attack_starts = whole("attack_starts", attack_starts, "Verifier", least=0)
         units = sum(
             math.prod(node.shape)
             for node in self.encoder.network.nodes
@@ -91,7 +96,7 @@ class Verifier:
 
     def ask(self, circuit: Circuit, timeout: float = 45.0) -> Verdict:
         """Prove or refute the claim of ``circuit``, within ``timeout`` seconds."""
-        deadline = Deadline.after(_seconds(timeout))
+        deadline = Deadline.after(time_limit("timeout", timeout))
         circuit = self._own(circuit)
         settled = self.inert.settled(self.last, circuit)
         if self.last is not None and bool(settled.all()):
@@ -123,9 +128,10 @@ class Verifier:
         of them together. Of networks that are not small a circuit costs as much here as there, and
         all are left to ``ask``.
         """
-        deadline = Deadline.after(_seconds(timeout))
+        deadline = Deadline.after(time_limit("timeout", timeout))
         try:
-            return self._screen.answers([self._own(circuit) for circuit in circuits], deadline)
+            own = [self._own(c) for c in each("circuits", circuits, Circuit, "a circuit")]
+            return self._screen.answers(own, deadline)
         except (MemoryError, RuntimeError) as error:
             if not _out_of_memory(error):
                 raise
@@ -207,9 +213,7 @@ class Verifier:
     def _own(self, circuit: Circuit) -> Circuit:
         """The circuit as a set of this verifier's components."""
         if not isinstance(circuit, Circuit):
-            raise ArgumentError(
-                f"The 'circuit' parameter must be a circuit. Got {type(circuit).__name__} instead."
-            )
+            raise refused("The 'circuit' parameter", "a circuit", circuit)
         if circuit.components is self.components or circuit.components == self.components:
             return circuit
         return self.components.circuit(circuit.names)
@@ -260,12 +264,6 @@ def _is_equality(claim: Claim) -> bool:
     """Whether the claim asks for outputs that are equal, which enclosures can never prove."""
     metric = claim.metric
     return isinstance(metric, LogitDifference | MaxAbs | Norm) and metric.tolerance == 0
-
-
-def _seconds(timeout: float) -> float:
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
-        raise ArgumentError(f"The 'timeout' parameter must be positive. Got {timeout!r} instead.")
-    return float(timeout)
 
 
 def _out_of_memory(error: Exception) -> bool:
