@@ -47,7 +47,7 @@ NOT_NUMBERS: list[Any] = [
     torch.tensor(True), math.nan, math.inf, -math.inf, np.float64(math.nan), 1j, object(),
 ]  # fmt: skip
 NOT_WHOLE: list[Any] = [*NOT_NUMBERS, 0.5, np.float32(1.0)]
-NOT_LIMITS: list[Any] = [v for v in NOT_NUMBERS if v is not None]
+NOT_LIMITS: list[Any] = [v for v in NOT_NUMBERS if v is not None and v is not math.inf]
 NOT_FLAGS: list[Any] = [None, "yes", 1, 0, np.int64(1), bool, [True], 0.0]
 NOT_ARRAYS: list[Any] = [
     None, "x", b"x", np.ndarray, [None], [[1.0], [1.0, 2.0]], [math.nan, 0.0], [math.inf, 0.0],
@@ -81,6 +81,13 @@ LIMITS: dict[str, tuple[str, Call]] = {
     "screen": ("timeout", lambda v: pc.Verifier(COMPONENTS, CLAIM).screen([FULL], v)),
     "Decided": ("timeout", lambda v: Decided(COMPONENTS, CLAIM, v)),
     "decide": ("timeout", lambda v: decide(GRAPH, PROPERTY, v)),
+}
+NODES: dict[str, tuple[str, Call]] = {
+    "nodes of discover": ("max_nodes", lambda v: pc.discover(GRAPH, CLAIM, max_nodes=v)),
+    "nodes of blocking_set": ("max_nodes", lambda v: pc.blocking_set(GRAPH, CLAIM, max_nodes=v)),
+    "nodes of verify": ("max_nodes", lambda v: pc.verify(GRAPH, FULL, CLAIM, max_nodes=v)),
+    "nodes of ask": ("max_nodes", lambda v: pc.Verifier(COMPONENTS, CLAIM).ask(FULL, max_nodes=v)),
+    "nodes of decide": ("max_nodes", lambda v: decide(GRAPH, PROPERTY, max_nodes=v)),
 }
 WHOLE: dict[str, tuple[str, Call]] = {
     "t_max": ("t_max", lambda v: pc.discover(GRAPH, CLAIM, t_max=v)),
@@ -306,6 +313,7 @@ def cases() -> list[Any]:
         (NUMBERS, [v for v in [*NOT_NUMBERS, -1.0] if v is not None]),
         (LIMITS, [*NOT_LIMITS, 0, 0.0, -1, np.float64(0.0), torch.tensor(0.0)]),
         (WHOLE, [*NOT_WHOLE, -1]),
+        (NODES, [*(v for v in NOT_WHOLE if v is not None), 0, -1]),
         (FLAGS, NOT_FLAGS),
         (ARRAYS, NOT_ARRAYS),
     ]

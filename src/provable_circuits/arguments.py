@@ -106,12 +106,12 @@ def whole(
 
 
 def time_limit(name: str, value: Any) -> float:
-    """A limit of time."""
-    try:
-        return float(number(name, value, above=0))
-    except ArgumentError:
-        expected = "positive, a finite number of seconds"
-        raise refused(parameter(name), expected, value) from None
+    """A limit of time in seconds; infinite for none."""
+    plain = value.item() if _scalar(value) else value
+    fits = isinstance(plain, int | float) and not isinstance(plain, bool)
+    if not fits or not plain > 0:
+        raise refused(parameter(name), "a positive number of seconds", value)
+    return float(plain)
 
 
 def seed(value: Any) -> int:

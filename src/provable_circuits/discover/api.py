@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -16,6 +17,7 @@ from provable_circuits.arguments import flag, instance, refused, time_limit, who
 from provable_circuits.claims.claim import Claim
 from provable_circuits.discover.binary_search import binary_search
 from provable_circuits.discover.blocking_sets import blocking_sets
+from provable_circuits.discover.confirmation import Confirmation, confirm
 from provable_circuits.discover.distributed import Distributed
 from provable_circuits.discover.dual import SmallestBlockingSet
 from provable_circuits.discover.exhaustive import exhaustive
@@ -32,6 +34,9 @@ from provable_circuits.network.components import Components
 from provable_circuits.network.granularity import Granularity
 from provable_circuits.network.graph import Graph
 from provable_circuits.progress import Listener
+from provable_circuits.verify.deadline import limits
+from provable_circuits.verify.verdict import Verdict
+from provable_circuits.verify.verifier import USUAL_SECONDS
 
 Algorithm = Callable[[Search], Any]
 """A search: it asks about circuits through what it is given, which keeps the best one."""
@@ -62,7 +67,8 @@ def discover(
     t_max: int = 3,
     local_check: bool = False,
     assume_monotone: bool = False,
-    timeout: float = 45.0,
+    timeout: float | None = None,
+    max_nodes: int | None = None,
     budget: float | None = None,
     workers: int | Executor = 1,
     points: int = 0,
@@ -91,9 +97,11 @@ def discover(
         local_check: ask in the end about each component that is not yet shown to be necessary.
         assume_monotone: take the predicate to be monotone where that is not known; results that
             rest on it say so.
-        timeout: seconds for each question (proof).
+        timeout: seconds for each question (proof); 45 by default, and no limit where ``max_nodes``
+            is given.
+        max_nodes: nodes of branch and bound for each question (proof): a limit that is repeatable.
         budget: seconds for the whole search, None for no limit; then the best circuit so far is
-            returned.
+            returned. Its confirmation, by a verifier that reuses nothing, comes on top.
         workers: how many processes answer questions, or an ``Executor`` of ``concurrent.futures``
             (proof).
         points: random points of each domain that are tried besides the unperturbed input
@@ -112,7 +120,8 @@ def discover(
     components = _components(graph, granularity, outputs, shortcuts)
     if algorithm == "blocking-sets":
         run = partial(blocking_sets, t_max=t_max)
-    predicate = _predicate(components, claim, method, timeout, points, seed, device, workers)
+    limit = limits(timeout, max_nodes, USUAL_SECONDS)
+    predicate = _predicate(components, claim, method, limit, points, seed, device, workers)
     try:
         search = Search(
             predicate,
@@ -128,6 +137,10 @@ def discover(
         _drop_what_is_contradicted(search)
     finally:
         predicate.close()
+    searched, confirmation = search.seconds, None
+    if search.verdict is not None and search.verdict.proved:
+        search.phase("confirming the circuit")
+        confirmation = confirm(circuit, claim, *limit, searched, seed=seed, device=device)
     settings = {
         "algorithm": algorithm if isinstance(algorithm, str) else _name(algorithm),
         "method": method,
@@ -138,19 +151,23 @@ def discover(
         "t_max": t_max if algorithm == "blocking-sets" else None,
         "local_check": bool(local_check),
         "assume_monotone": bool(assume_monotone),
-        "timeout": float(timeout),
-        "budget": None if budget is None else float(budget),
+        "timeout": limit[0] if limit[0] < math.inf else None,
+        "max_nodes": limit[1],
+        "budget": None if budget is None or math.isinf(budget) else float(budget),
         "workers": type(workers).__name__ if isinstance(workers, Executor) else int(workers),
         "points": int(points) if method == "sampling" else None,
         "seed": int(seed),
     }
+    faithful = _faithful(search.verdict, confirmation)
+    shown = None if faithful == "undecided" else search.verdict
     return Result(
         circuit=circuit,
         claim=claim,
-        faithful=_faithful(search),
+        faithful=faithful,
         verdict=search.verdict,
+        confirmation=confirmation,
         kept=kept,
-        minimality=minimality(search, circuit, search.verdict, kept),
+        minimality=minimality(search, circuit, shown, kept),
         lower=search.claimed_lower or None,
         lower_holds="unconditional" if search.monotone.known else "assumed",
         monotone=search.monotone.reason,
@@ -159,7 +176,7 @@ def discover(
         timeline=tuple(search.timeline),
         stopped=search.stopped,
         settings=settings,
-        seconds=search.seconds,
+        seconds=searched,
         lost=search.lost,
     )
 
@@ -172,7 +189,8 @@ def blocking_set(
     outputs: bool = True,
     shortcuts: bool = False,
     assume_monotone: bool = False,
-    timeout: float = 45.0,
+    timeout: float | None = None,
+    max_nodes: int | None = None,
     budget: float | None = None,
     workers: int | Executor = 1,
     seed: int = 0,
@@ -187,7 +205,8 @@ def blocking_set(
     """
     _check(graph, claim, assume_monotone, listener)
     components = _components(graph, granularity, outputs, shortcuts)
-    predicate = _predicate(components, claim, "proof", timeout, 0, seed, device, workers)
+    limit = limits(timeout, max_nodes, USUAL_SECONDS)
+    predicate = _predicate(components, claim, "proof", limit, 0, seed, device, workers)
     try:
         search = Search(
             predicate,
@@ -241,7 +260,7 @@ def _predicate(
     components: Components,
     claim: Claim,
     method: str,
-    timeout: float,
+    limit: tuple[float, int | None],
     points: int,
     seed: int,
     device: torch.device | str,
@@ -249,11 +268,11 @@ def _predicate(
 ) -> Predicate:
     if not isinstance(method, str) or method not in METHODS:
         raise refused("The 'method' parameter", "'proof' or 'sampling'", method)
-    time_limit("timeout", timeout)
     seed = arguments.seed(seed)
     if method == "sampling":
         return Sampled(components, claim, points, seed)
-    decided = Decided(components, claim, timeout, seed, device)
+    timeout, max_nodes = limit
+    decided = Decided(components, claim, timeout, seed, device, max_nodes)
     if isinstance(workers, Executor):
         return Distributed(decided, workers)
     workers = whole("workers", workers, least=1)
@@ -266,6 +285,8 @@ def _carry_out(search: Search, run: Callable[[Search], Any]) -> None:
     """Check that the network satisfies the claim, then search."""
     with search.cut_short():
         if not search.ask(search.components.full(), "the network itself").refuted:
+            search.phase("bounding the network")
+            search.predicate.prepare(search.left)
             run(search)
     refuted = search.known(search.components.full())
     if refuted is not None:
@@ -283,10 +304,13 @@ def _drop_what_is_contradicted(search: Search) -> None:
         search.timeline = [replace(moment, lower=None) for moment in search.timeline]
 
 
-def _faithful(search: Search) -> str:
-    if search.verdict is None:
+def _faithful(verdict: Verdict | None, confirmation: Confirmation | None) -> str:
+    """What is said of the circuit: proved only if a verifier without reuse says so too."""
+    if verdict is None:
         return "undecided"
-    return "proved" if search.verdict.proved else "sampled"
+    if confirmation is None:
+        return "sampled"
+    return "proved" if confirmation.verdict.proved else "undecided"
 
 
 def _limit(name: str, seconds: float | None) -> float | None:

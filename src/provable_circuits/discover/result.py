@@ -16,6 +16,7 @@ from torch import Tensor
 
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.words import broken, domain_words, metric_words, patching_words
+from provable_circuits.discover.confirmation import Confirmation
 from provable_circuits.discover.dual import SmallestBlockingSet
 from provable_circuits.discover.guarantees import Kept, Minimality
 from provable_circuits.discover.pictures import size_chart
@@ -35,9 +36,10 @@ class Result:
     Attributes:
         circuit: the circuit found.
         claim: the claim it was asked about.
-        faithful: ``"proved"`` everywhere in the claim's domains, ``"sampled"`` at points only, or
-            ``"undecided"``.
-        verdict: the verdict on the circuit found; None if nothing was shown of it.
+        faithful: ``"proved"`` everywhere in the claim's domains, by the search and once more by a
+            verifier that reuses nothing; ``"sampled"`` at points only; or ``"undecided"``.
+        verdict: the search's verdict on the circuit found; None if nothing was shown of it.
+        confirmation: what a verifier that reuses nothing says of a circuit that the search proved.
         kept: why each component of the circuit is kept.
         minimality: how minimal the circuit is.
         lower: no faithful circuit is smaller; None where nothing is claimed.
@@ -68,6 +70,7 @@ class Result:
     settings: Mapping[str, Any]
     seconds: float
     lost: float = 0.0
+    confirmation: Confirmation | None = None
 
     @property
     def algorithm(self) -> str:
@@ -100,6 +103,7 @@ class Result:
                 ],
             },
             "faithful": self.faithful,
+            "confirmation": None if self.confirmation is None else self.confirmation.document(),
             "bound": self._bound(),
             "claim": {
                 "inputs": [repr(domain) for domain in claim.inputs],
@@ -145,7 +149,8 @@ class Result:
 
     def _bound(self) -> float | None:
         """How far below zero the excess was bounded, or above; JSON has no infinity."""
-        bound = getattr(self.verdict, "bound", math.inf)
+        verdict = self.verdict if self.confirmation is None else self.confirmation.verdict
+        bound = getattr(verdict, "bound", math.inf)
         return bound if math.isfinite(bound) else None
 
     def record(

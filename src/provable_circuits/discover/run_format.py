@@ -68,6 +68,7 @@ RESULT = {
     "settings": {},
     "version": str,
 }
+CONFIRMATION = {"verdict": str, "stage": str, "reason": (str, None), "seconds": float}
 CIRCUIT = {"format": str, "network": str, "components": [str], "size": int, "of": int}
 DIAGRAM = {
     "columns": [{"title": str, "nodes": [{"name": str, "label": str, "status": str}]}],
@@ -107,6 +108,14 @@ def check_result(document: Any, path: Path) -> None:
             raise DataError(
                 f"The file '{path}' is not that of a run: the word {word!r} at 'result.{place}' "
                 "has no meaning there."
+            )
+    confirmation = document.get("confirmation")  # runs of before there was one have none
+    if confirmation is not None:
+        check({"confirmation": confirmation}, {"confirmation": CONFIRMATION}, path)
+        if (confirmation["verdict"] == "proved") != (document["faithful"] == "proved"):
+            raise DataError(
+                f"The file '{path}' is not that of a run: it says that the circuit is "
+                f"{document['faithful']} and its confirmation {confirmation['verdict']}."
             )
 
 

@@ -92,12 +92,11 @@ class Question:
 
     def answer(self) -> Verdict:
         """Prove, refute, or say why neither."""
-        if self._identical():
-            return self._proved(None, "identical")
         if self._pool():
             return self._refuted("pool")
         last = self.verifier.last
-        quick = not self.small and last is not None and self.query.circuit <= last.circuit
+        derive = self.verifier.reuse and not self.small and last is not None
+        quick = derive and last is not None and self.query.circuit <= last.circuit
         bounds = self._bounds(quick)
         first, open_ = self._linear(bounds)
         if not len(open_):
@@ -118,13 +117,23 @@ class Question:
             return self._refuted("attack")
         return self._search(bounds, *open_.T)
 
-    def _proved(self, bounds: Bounds | None, stage: str) -> Verdict:
+    def identical(self) -> Proved | None:
+        """A proof for the network itself, where the claim compares the circuit with it: no work."""
+        (output,) = self.query.graph.outputs
+        op = self.query.graph[output].op
+        if not isinstance(op, Constant) or bool(op.value.any()):
+            return None
+        bound = float(self.query.offsets.max())
+        if not bound <= 0:
+            return None
+        return Proved(self.verifier.encoder.specification.at_most(bound), "identical")
+
+    def _proved(self, bounds: Bounds, stage: str) -> Verdict:
         verifier = self.verifier
         bound = verifier.encoder.specification.at_most(min(self.bound, 0.0))
         if verifier.last is not None and bool(self.settled.any()):
             bound = max(bound, verifier.last.bound)
-        ends = verifier.network_ends(self.deadline) if bounds is None else bounds.ends
-        known = {name: moved(pair, CPU) for name, pair in ends.items()}
+        known = {name: moved(pair, CPU) for name, pair in bounds.ends.items()}
         self.past.keep()
         verifier.last = Known(self.query.circuit, self.query, known, bound)
         return Proved(bound, stage)
@@ -142,15 +151,6 @@ class Question:
         return Undecided(reason, self.stage, specification.at_most(max(self.bound, 0.0)))
 
     # --- stages ---------------------------------------------------------------------------------
-
-    def _identical(self) -> bool:
-        """Whether the circuit is the network and the claim says so: what is compared is zero."""
-        (output,) = self.query.graph.outputs
-        op = self.query.graph[output].op
-        if not isinstance(op, Constant) or bool(op.value.any()):
-            return False
-        self.bound = float(self.query.offsets.max())
-        return self.bound <= 0
 
     def _pool(self) -> bool:
         """Earlier witnesses, latest first."""
@@ -326,7 +326,8 @@ class Question:
     def _closer(self, bounds: Bounds, problems: Tensor) -> Bounds:
         """The bounds with what hulls make of tensors that all questions have in common."""
         memory, query = self.verifier.memory, self.query
-        closer_common(memory, bounds, query.common, problems)
+        with self.deadline.shared():
+            closer_common(memory, bounds, query.common, problems)
         prior = {node.inputs[0]: bounds.ends[node.inputs[0]] for node in self.structure.activations}
         known = memory.recall(query)
         closer = Bounds(

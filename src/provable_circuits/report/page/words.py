@@ -148,6 +148,15 @@ def statements(run: Run) -> list[Statement]:
 
 def _faithful(run: Run) -> Statement:
     document = run.document
+    if document["faithful"] == "undecided" and document.get("confirmation") is not None:
+        return Statement(
+            "Faithful",
+            "not confirmed",
+            OPEN,
+            "The search came to a proof, but a verifier that reuses nothing did not confirm it, so "
+            "that the circuit does not count as proved.",
+            _confirmed(document["confirmation"]),
+        )
     if document["faithful"] == "undecided":
         return Statement(
             "Faithful",
@@ -173,8 +182,23 @@ def _faithful(run: Run) -> Statement:
         SHOWN,
         "The claim holds for every input that it is about, not only for those that were tried."
         + spare,
-        ARITHMETIC,
+        ARITHMETIC + _confirmed(document.get("confirmation")),
     )
+
+
+def _confirmed(confirmation: Mapping[str, Any] | None) -> str:
+    """What a verifier that reuses nothing said of the circuit that was found."""
+    if confirmation is None:
+        return ""
+    seconds = f"{confirmation['seconds']:.2f} s"
+    if confirmation["verdict"] == "proved":
+        return f" Confirmed in {seconds} by a verifier that reuses nothing."
+    if confirmation["verdict"] == "refuted":
+        return (
+            f" That verifier refutes the circuit, after {seconds}: an internal inconsistency, "
+            "please report it."
+        )
+    return f" That verifier stayed undecided after {seconds} ({confirmation['reason']})."
 
 
 def _necessity(run: Run) -> Statement:
