@@ -16,6 +16,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from provable_circuits.arguments import whole
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.patching import FixedPatching
 from provable_circuits.errors import ArgumentError
@@ -194,10 +195,7 @@ class Sampled(Predicate):
                 "Sampling needs a patching with fixed values: Zero, Mean or Constant. "
                 f"Got {claim.patching!r} instead."
             )
-        if not isinstance(points, int) or points < 0:
-            raise ArgumentError(
-                f"The 'points' parameter must be a number of at least 0. Got {points!r} instead."
-            )
+        points = whole("points", points, least=0)
         self.components = components
         self.claim = claim
         graph = components.graph

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from provable_circuits.arguments import instance
 from provable_circuits.claims.claim import Claim
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
@@ -37,10 +38,8 @@ def verify(
     Returns:
         Proved, Refuted (with a witness that was replayed) or Undecided (with the reason).
     """
-    if not isinstance(circuit, Circuit):
-        raise ArgumentError(
-            f"The 'circuit' parameter must be a circuit. Got {type(circuit).__name__} instead."
-        )
+    instance("graph", graph, Graph, "a Graph, as from Graph.from_torch or Graph.from_onnx")
+    instance("circuit", circuit, Circuit, "a circuit")
     if circuit.components.graph is not graph and circuit.components.graph.digest != graph.digest:
         raise ArgumentError("The circuit belongs to another network than the one given.")
     return Verifier(circuit.components, claim, seed=seed, device=device, reuse=False).ask(

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from provable_circuits.errors import ArgumentError
+from provable_circuits.arguments import time_limit, whole
 
 
 class OutOfTime(Exception):  # noqa: N818 - not an error: the question stays undecided
@@ -100,18 +100,8 @@ def limits(timeout: float | None, max_nodes: int | None, usual: float) -> tuple[
         max_nodes: nodes; None for no such limit.
         usual: the seconds of a question that was given neither.
     """
-    if max_nodes is not None and (
-        isinstance(max_nodes, bool) or not isinstance(max_nodes, int) or max_nodes < 1
-    ):
-        raise ArgumentError(
-            f"The 'max_nodes' parameter must be a whole number of at least 1. Got {max_nodes!r} "
-            "instead."
-        )
+    if max_nodes is not None:
+        max_nodes = whole("max_nodes", max_nodes, least=1)
     if timeout is None:
         return (usual if max_nodes is None else math.inf), max_nodes
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
-        raise ArgumentError(
-            f"The 'timeout' parameter must be a positive number of seconds. Got {timeout!r} "
-            "instead."
-        )
-    return float(timeout), max_nodes
+    return time_limit("timeout", timeout), max_nodes

@@ -15,6 +15,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from provable_circuits import arguments
+from provable_circuits.arguments import each, instance, refused, whole
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.encoding import Encoder
 from provable_circuits.claims.metrics import LogitDifference, MaxAbs, Norm
@@ -78,8 +80,11 @@ class Verifier:
         device: torch.device | str = "cpu",
         reuse: bool = True,
     ) -> None:
-        self.components = components
-        self.claim = claim
+        expected = "Components, as from graph.components()"
+        self.components: Components = instance(
+            "components", components, Components, expected, "Verifier"
+        )
+        self.claim: Claim = instance("claim", claim, Claim, "a Claim", "Verifier")
         self.device = _device(device)
         self.encoder = Encoder(components, claim)
         self.replay = Replay(self.encoder)
@@ -90,9 +95,9 @@ class Verifier:
         self.difference = Difference(self.encoder)
         self.exact = Exact(self.encoder)
         self.last: Known | None = None
-        self.seed = seed
-        self.attack_steps = attack_steps
-        self.attack_starts = attack_starts
+        self.seed = arguments.seed(seed)
+        self.attack_steps = whole("attack_steps", attack_steps, "Verifier", least=0)
+        self.attack_starts = whole("attack_starts", attack_starts, "Verifier", least=0)
         units = sum(
             math.prod(node.shape)
             for node in self.encoder.network.nodes
@@ -200,7 +205,8 @@ class Verifier:
         if not self.reuse:
             return [None] * len(circuits)
         try:
-            return self._screen.answers([self._own(circuit) for circuit in circuits], deadline)
+            own = [self._own(c) for c in each("circuits", circuits, Circuit, "a circuit")]
+            return self._screen.answers(own, deadline)
         except (MemoryError, RuntimeError) as error:
             if not _out_of_memory(error):
                 raise
@@ -299,9 +305,7 @@ class Verifier:
     def _own(self, circuit: Circuit) -> Circuit:
         """The circuit as a set of this verifier's components."""
         if not isinstance(circuit, Circuit):
-            raise ArgumentError(
-                f"The 'circuit' parameter must be a circuit. Got {type(circuit).__name__} instead."
-            )
+            raise refused("The 'circuit' parameter", "a circuit", circuit)
         if circuit.components is self.components or circuit.components == self.components:
             return circuit
         return self.components.circuit(circuit.names)
