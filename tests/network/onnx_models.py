@@ -41,6 +41,8 @@ class Draft:
         output: the tensor that the next operation reads, and the output of the model.
         result: what the runtime computes for it from ``x``.
         refused: models that differ from this one by a last node that the runtime does not take.
+        finished: whether nothing can follow, because the runtime computes another shape than it
+            foretells (pooling with ceil_mode before operator set 22).
     """
 
     def __init__(self, seed: int) -> None:
@@ -55,6 +57,7 @@ class Draft:
         self.shape: list[int | str] = [batch if fixed or self.chance(0.3) else "N", *shape]
         self.x: Array = self.random.normal(size=(batch, *shape)).astype(np.float32)
         self.output, self.result = "x", self.x
+        self.finished = False
         self.earlier: dict[str, Array] = {}
 
     # Drawing.
@@ -133,7 +136,8 @@ class Draft:
         self.nodes.append(helper.make_node(kind, inputs, names, name=f"n_{name}", **attributes))
         model = self.model(name)
         try:
-            result = session_of(model.SerializeToString()).run(None, {"x": self.x})[0]
+            session = session_of(model.SerializeToString())
+            result = session.run(None, {"x": self.x})[0]
         except Exception:
             self.nodes.pop()
             self.refused.append(model)
@@ -143,6 +147,11 @@ class Draft:
             return False
         self.earlier[self.output] = self.result
         self.output, self.result = name, result
+        foretold = session.get_outputs()[0].shape
+        self.finished = result.ndim == 0 or any(
+            isinstance(size, int) and size != actual
+            for size, actual in zip(foretold, result.shape, strict=False)
+        )
         return True
 
     def model(self, output: str | None = None) -> onnx.ModelProto:

@@ -367,7 +367,7 @@ def random_model(seed: int) -> Draft:
             step = draft.pick(_FOR_MAPS)
         elif draft.result.ndim != 4 and step in _FOR_MAPS and draft.chance(0.8):
             step = draft.pick(_CHOICES)
-        if draft.result.ndim == 0:
+        if draft.finished:
             break
         before = draft.output, len(draft.nodes), len(draft.weights)
         step(draft)

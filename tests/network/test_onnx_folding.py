@@ -15,7 +15,15 @@ from tests.network.onnx_models import Array, session_of
 from provable_circuits.errors import ModelError, ModelFileError, UnsupportedOperationError
 from provable_circuits.network.graph import Graph, GraphBuilder
 from provable_circuits.network.intervals import propagate
-from provable_circuits.network.ops import AvgPool2d, MaxPool2d, Op, Pad
+from provable_circuits.network.ops import (
+    AdaptiveAvgPool2d,
+    AvgPool2d,
+    Divide,
+    MaxPool2d,
+    Op,
+    Pad,
+    Permute,
+)
 
 
 def model_of(
@@ -318,3 +326,16 @@ def test_zeros_around_what_is_pooled_survive_the_runtimes_optimiser(
     x = -1 - np.random.default_rng(0).random((3, 2, 5, 5), np.float32)  # below the zeros
     (result,) = session_of(path.read_bytes(), optimised=True).run(None, {"x": x})
     np.testing.assert_allclose(result, graph.run(torch.from_numpy(x)).numpy(), rtol=1e-6)
+
+
+def test_zeros_behind_a_transposition_survive_the_runtimes_optimiser(tmp_path: Path) -> None:
+    builder = GraphBuilder()
+    name = builder.input("x", (2, 6, 7))
+    for op in (Permute((2, 1, 0)), Pad((1, 0, 0, 3)), Permute((0, 2, 1)), Divide(torch.ones(7))):
+        name = builder.add(op.name.lower(), op, name)
+    graph = builder.build([builder.add("mean", AdaptiveAvgPool2d((5, 7), (3, 4)), name)])
+    path = tmp_path / "net.onnx"
+    graph.to_onnx(path)
+    x = np.random.default_rng(0).random((3, 2, 6, 7), np.float32)
+    (result,) = session_of(path.read_bytes(), optimised=True).run(None, {"x": x})
+    np.testing.assert_allclose(result, graph.run(torch.from_numpy(x)).numpy(), rtol=1e-5)

@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from tests.network.onnx_constants import random_constant
 from tests.network.onnx_graphs import random_graph
 from tests.network.onnx_models import Array, Draft, session_of
@@ -26,7 +27,7 @@ from provable_circuits.network.graph import Graph
 from provable_circuits.network.onnx_folding import FOLDERS
 from provable_circuits.network.onnx_readers import READERS
 
-MODELS = int(os.environ.get("ONNX_MODELS", "300"))
+MODELS = int(os.environ.get("ONNX_MODELS", "500"))
 FIRST = int(os.environ.get("ONNX_FIRST", "0"))
 
 
@@ -48,6 +49,16 @@ def graph_or_refusal(model: onnx.ModelProto, folder: Path) -> Graph | None:
     assert sentence.startswith(("The operation ", "The model", "The ends ", "The slope "))
     assert sentence.endswith(".")
     return None
+
+
+def compare_three_samples(draft: Draft, graph: Graph) -> None:
+    """A model of a free batch size, on more samples than one, unless it is made for one."""
+    x = np.concatenate([draft.x, 1 - draft.x, 2 * draft.x])
+    try:
+        (expected,) = session_of(draft.model().SerializeToString()).run(None, {"x": x})
+    except Fail:
+        return  # it joins samples with a constant that has one row
+    assert_close(graph.run(torch.from_numpy(x)).numpy(), expected, f"three samples: {draft}")
 
 
 @pytest.mark.parametrize(
@@ -75,16 +86,13 @@ def test_models_are_read_as_the_runtime_computes_them_or_refused(
         if draw is random_constant and len(expected) == 1:
             expected = np.broadcast_to(expected, (len(result), *expected.shape[1:]))
         assert_close(result, expected, f"seed {seed}: {draft}")
-        if draft.shape[0] == "N" and "Reshape" not in {node.op_type for node in draft.nodes}:
-            x = np.concatenate([draft.x, 1 - draft.x, 2 * draft.x])
-            (expected,) = session_of(draft.model().SerializeToString()).run(None, {"x": x})
-            result = graph.run(torch.from_numpy(x)).numpy()
-            if draw is random_model:
-                assert_close(result, expected, f"seed {seed}, three samples: {draft}")
+        kinds = {node.op_type for node in draft.nodes}
+        if draw is random_model and draft.shape[0] == "N" and "Reshape" not in kinds:
+            compare_three_samples(draft, graph)
         models += 1
-        read.update({node.op_type for node in draft.nodes})
+        read.update(kinds)
     assert models >= least * MODELS
-    if MODELS >= 300:
+    if MODELS >= 500:
         assert not [name for name in table if name not in read]
 
 

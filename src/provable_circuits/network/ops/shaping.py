@@ -139,8 +139,11 @@ class Pad(Shaping):
 
     def write_onnx(self, writer: OnnxWriter, *inputs: str) -> str:
         # Without axes, ONNX Runtime's optimiser takes the zeros for padding of the pooling behind
-        # them, where padding never wins the maximum and may not count in the average.
-        pads, axes = (writer.constant(torch.tensor(v)) for v in (self.padding, (2, 3)))
+        # them, where padding never wins the maximum and may not count in the average. With some of
+        # the axes only, it fails where it moves a transposition from before the zeros to behind.
+        top, left, bottom, right = self.padding
+        pads = writer.constant(torch.tensor([0, 0, top, left, 0, 0, bottom, right]))
+        axes = writer.constant(torch.arange(4))
         return writer.node("Pad", [inputs[0], pads, "", axes])
 
 
