@@ -36,7 +36,7 @@ class Deadline:
         latest: when to stop even what other questions will share (``shared``); None for ``moment``.
     """
 
-    __slots__ = ("_latest", "_nodes", "moment")
+    __slots__ = ("_latest", "_nodes", "moment", "spent")
 
     def __init__(
         self, moment: float = math.inf, max_nodes: int | None = None, latest: float | None = None
@@ -44,6 +44,8 @@ class Deadline:
         self.moment = moment
         self._nodes = math.inf if max_nodes is None else max_nodes
         self._latest = moment if latest is None else max(latest, moment)
+        self.spent = 0
+        """How many nodes were bounded so far."""
 
     @classmethod
     def after(
@@ -89,6 +91,7 @@ class Deadline:
     def spend(self, nodes: int) -> None:
         """Count nodes that are about to be bounded; stop if there are not that many left."""
         self._nodes -= nodes
+        self.spent += nodes
         self.check()
 
 

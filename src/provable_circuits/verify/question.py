@@ -5,7 +5,9 @@
     their layers where networks are large -> exact arithmetic, or halving of the inputs, where those
     can tell more
 
-A stage either answers or hands on what it learnt.
+A stage either answers or hands on what it learnt. Before hulls, and during a search whenever it has
+bounded several times as many nodes as at the last time, a longer attack is made, also from the
+points that the bounds of the search suggest. Its work is a share of the search's, by count.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from provable_circuits.verify.hull.search import FIRST_PARTS, MOST_PARTS, HullSe
 from provable_circuits.verify.memory import expanded, moved
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxed import Relaxed
+from provable_circuits.verify.restarts import Restarts
 from provable_circuits.verify.roots import Roots, slip
 from provable_circuits.verify.slopes import optimise
 from provable_circuits.verify.units import Units
@@ -49,9 +52,6 @@ SHARES = (0.8, 1.0)
 
 FEW_PARTS = 16
 """Parts of a large network after which hulls are tried."""
-
-LONG = 4
-"""How many times more steps the attack takes on what only hulls could prove."""
 
 REPLAYED = 4
 """How many of a batch of candidates are replayed, best first."""
@@ -89,6 +89,7 @@ class Question:
         """A rigorous upper bound of the rows' excess, so far."""
         self.closed = -math.inf
         """The same of the rows that linear bounds closed."""
+        self._restarts = Restarts(verifier, query, self.region, self.structure, deadline)
 
     def answer(self) -> Verdict:
         """Prove, refute, or say why neither."""
@@ -268,13 +269,15 @@ class Question:
         relaxed = Relaxed.whole(roots.bounds, Units(roots.bounds))
         steps = 4 if self.small else 20
         choice = optimise(relaxed, roots.start, roots.rows, offsets, relaxed.slopes, steps=steps)
+        self._restarts.passed += steps * len(problems)
+        self._restarts.asked[problems, constraints] = True
         value = choice.found.value[:, 0]
         value = value + offsets - slip(value, offsets)
         self._narrow(max(self.closed, -float(value.min())))
         if bool((value >= 0).all()):
             return self._proved(bounds, "slopes")
         self.stage = "branching"
-        search = BranchAndBound(roots, self._try, self.deadline)
+        search = BranchAndBound(roots, self._attempt, self.deadline)
         try:
             status = search.run(choice, FEW_PARTS if hulls else math.inf)
             if status == "more":
@@ -303,7 +306,7 @@ class Question:
             if not len(some):
                 continue
             roots = self._roots(bounds, problems[some], constraints[some])
-            hulls = HullSearch(roots, self._try, self.deadline, self.past, most)
+            hulls = HullSearch(roots, self._attempt, self.deadline, self.past, most)
             still = hulls.run()
             if still is None:
                 return "refuted"
@@ -355,9 +358,9 @@ class Question:
         curved = not self.structure.kinked or self.region.has_balls(2)
         if roots is not None and curved:
             self.stage = "halving"
-            status = Halving(roots, self._try, self.deadline).run()
+            status = Halving(roots, self._attempt, self.deadline).run()
             if status == "refuted":
-                return self._refuted("halving")
+                return self._refuted(self.stage)
             if status == "proved":
                 return self._proved(bounds, "halving")
         return self.undecided(NOT_TIGHT if curved else TOO_CLOSE)
@@ -390,11 +393,11 @@ class Question:
         return self._climb(starts, everyone, constraints.repeat(starts_each + 1), steps)
 
     def _attack_long(self, problems: Tensor, constraints: Tensor) -> bool:
-        """Climb in many small steps from random points: a proof would cost far more."""
-        starts_each = self.verifier.attack_starts
-        copies = problems.repeat(starts_each)
-        steps = LONG * self.verifier.attack_steps
-        return self._climb(self._random(copies), copies, constraints.repeat(starts_each), steps)
+        """A longer attack on some rows, with an adaptive step size: a proof would cost far more."""
+        if not self._try(*self._restarts.attack(problems, constraints)):
+            return False
+        self.stage = "attack"
+        return True
 
     def _random(self, problems: Tensor) -> dict[str, Tensor]:
         generator = torch.Generator().manual_seed(self.verifier.seed)
@@ -412,19 +415,38 @@ class Question:
         )
         return bool((best.excess > 0).any()) and self._try(best.points, problems)
 
+    def _attempt(self, points: Mapping[str, Tensor], problems: Tensor) -> bool:
+        """Try what a search suggests; attack from the best of it when that is due."""
+        points, excess = self._evaluated(points, problems)
+        if self._replayed(points, problems, excess):
+            return True
+        restarts = self._restarts
+        restarts.suggest(points, problems, excess)
+        return restarts.due and self._attack_long(*restarts.asked.nonzero().T)
+
     def _try(self, points: Mapping[str, Tensor], problems: Tensor) -> bool:
         """Evaluate candidate points; replay those that seem to violate the claim."""
+        points, excess = self._evaluated(points, problems)
+        return self._replayed(points, problems, excess)
+
+    def _evaluated(
+        self, points: Mapping[str, Tensor], problems: Tensor
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        """Points for every input, and the excess there, [n, constraints]."""
         query = self.query
         missing = [name for name in query.graph.inputs if name not in points]
-        points = {**points, **middles(query.ranges, problems, missing)}
-        excess = excess_at(query.graph, points, query.rows[problems], query.offsets[problems])
+        whole = {**points, **middles(query.ranges, problems, missing)}
+        return whole, excess_at(query.graph, whole, query.rows[problems], query.offsets[problems])
+
+    def _replayed(self, points: Mapping[str, Tensor], problems: Tensor, excess: Tensor) -> bool:
+        """Replay the points that seem to violate the claim, best first."""
         worst = excess.amax(1)
         order = worst.argsort(descending=True)[:REPLAYED]
         likely = order[worst[order] > 0].tolist()
         if not likely:
             return False
         candidates = [
-            candidate_at(self.verifier.encoder, query.circuit, points, i, int(problems[i]))
+            candidate_at(self.verifier.encoder, self.query.circuit, points, i, int(problems[i]))
             for i in likely
         ]
         replayed = self.verifier.replay.witnesses(candidates)
