@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench docs pictures pins clean
+.PHONY: help demo test soak lint format bench docs pictures pins clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,6 +19,10 @@ demo: $(READY)  ## Find a circuit in a network that reads digits, end to end.
 
 test: lint  ## Lint, strict types, layering, and every test.
 	$(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
+
+soak: $(READY)  ## Look for enclosures that miss the truth: SECONDS=600, or QUESTIONS=20000.
+	$(BIN)/python -m tests.enclosures.soak --seconds $(or $(SECONDS),$(if $(QUESTIONS),0,600)) \
+		--questions $(or $(QUESTIONS),0) --seed $(or $(SEED),10000)
 
 lint: $(READY)  ## Everything `make test` checks before it runs tests.
 	$(BIN)/ruff check .

@@ -278,3 +278,13 @@ def test_a_dask_cluster_finds_the_same_circuit(run: Run) -> None:
     assert there["queries"]["by_verdict"] == alone["queries"]["by_verdict"]
     assert there["settings"]["workers"] == "ClientExecutor"
     assert len(alone["circuit"]["components"]) > 0
+
+
+def test_no_page_of_an_older_run_stays_in_the_folder(run: Run, program: Run) -> None:
+    arguments = ["net.onnx", "--data", "data.npz", "--index", "0", "--out", "twice"]
+    run(*arguments, "--delta", "0.001")
+    assert program("show", "twice", "--html")[0] == 0
+    assert Path("twice/report.html").exists()
+    run(*arguments, "--delta", "0.5")
+    assert not Path("twice/report.html").exists()
+    assert json.loads(Path("twice/result.json").read_text())["settings"]["delta"] == 0.5

@@ -90,6 +90,7 @@ def test_json(run: Run, body: str, code: int, result: str, status: str) -> None:
         "network": "net.onnx",
         "property": "p.vnnlib",
         "timeout": 60.0,
+        "max_nodes": None,
         "seed": 3,
     }
     assert document["seconds"] >= 0

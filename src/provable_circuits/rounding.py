@@ -39,6 +39,14 @@ Interval = tuple[Tensor, Tensor]
 """Lower and upper ends, float64, of the same shape."""
 
 
+class InconsistentBoundsError(ArithmeticError):
+    """A lower bound above its upper bound, where no split can be the reason.
+
+    Both are proved of the same number, so one of the proofs is wrong: an internal inconsistency,
+    from which nothing may be concluded.
+    """
+
+
 class LinearMap(Protocol):
     """What an enclosure needs to know of ``y = L(x) + b``."""
 
@@ -151,8 +159,27 @@ def settle(lower: Tensor, upper: Tensor) -> Interval:
     )
 
 
+def met(first: Interval, second: Interval) -> Interval:
+    """The intersection of two enclosures of the same numbers.
+
+    Raises:
+        InconsistentBoundsError: it is empty, so that one of the two is none.
+    """
+    lower, upper = torch.maximum(first[0], second[0]), torch.minimum(first[1], second[1])
+    if bool((lower > upper).any()):
+        raise InconsistentBoundsError("two enclosures of one number have no number in common")
+    return lower, upper
+
+
 def midpoint(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-    """A point and a radius whose interval contains [lower, upper]."""
+    """A point and a radius whose interval contains [lower, upper].
+
+    Raises:
+        InconsistentBoundsError: an upper end lies below its lower one, so that a radius would be
+            negative and narrow whatever is computed from it.
+    """
+    if bool((upper < lower).any()):
+        raise InconsistentBoundsError("an interval has its upper end below its lower end")
     middle = lower + (upper - lower) * 0.5
     return middle, up(torch.maximum(upper - middle, middle - lower))
 

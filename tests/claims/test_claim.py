@@ -48,17 +48,23 @@ def test_claims_are_equal_when_their_parts_are() -> None:
     ("arguments", "says"),
     [
         (([], Zero(), MaxAbs(1.0)), "'inputs' parameter of Claim must hold at least one domain"),
-        ((3, Zero(), MaxAbs(1.0)), "must be Domains such as Ball or Box. Got int"),
+        ((3, Zero(), MaxAbs(1.0)), "must be a Domain such as Ball or Box, or several. Got 3"),
         (
             (torch.zeros(2, 3), Zero(), MaxAbs(1.0)),
-            "must be Domains such as Ball or Box. Got Tensor",
+            "Item 0 of the 'inputs' parameter of Claim must be a Domain .* Got Tensor",
         ),
         (
             (Point([0.0]), "zero", MaxAbs(1.0)),
-            "'patching' parameter of Claim must be a Patching. Got str",
+            r"'patching' parameter of Claim must be a Patching such as Zero\(\). Got 'zero'",
         ),
-        ((Point([0.0]), Zero, MaxAbs(1.0)), "must be a Patching. Got ABCMeta"),
-        ((Point([0.0]), Zero(), 2.0), "'metric' parameter of Claim must be a Metric. Got float"),
+        (
+            (Point([0.0]), Zero, MaxAbs(1.0)),
+            r"Got the class Zero instead: make one of it, as in Zero\(...\)",
+        ),
+        (
+            (Point([0.0]), Zero(), 2.0),
+            "'metric' parameter of Claim must be a Metric such as .* Got 2.0",
+        ),
     ],
 )
 def test_wrong_parts(arguments: Any, says: str) -> None:

@@ -269,9 +269,12 @@ def test_what_a_person_sees() -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: Point("digit"), "The 'x' parameter of Point must be an array of numbers. Got str"),
+        (
+            lambda: Point("digit"),
+            "The 'x' parameter of Point must be an array of numbers. Got 'digit'",
+        ),
         (lambda: Point([math.nan]), "The 'x' parameter of Point must be finite"),
-        (lambda: Point(None), "Got NoneType"),
+        (lambda: Point(None), "Got None instead"),
         (lambda: Point([1j]), "array of numbers"),
         (lambda: Box([0.0], [0.0, 1.0]), r"Got shapes \[1\] and \[2\]"),
         (lambda: Box([1.0], [0.0]), "a lower end above its upper end"),
@@ -289,7 +292,7 @@ def test_what_a_person_sees() -> None:
         (lambda: Ball([0.5, 0.5], [0.1, 0.2], 2), "must be one number unless p is inf"),
         (lambda: Ball([0.5, 0.5], [0.1, 0.2, 0.3]), r"shape of 'x', \[2\]. Got \[3\]"),
         (lambda: Ball([0.5], 0.1, clip=(0, [1, 1])), "'clip' parameter of Ball must broadcast"),
-        (lambda: Ball([0.5], 0.1, clip=1), r"a pair \(low, high\). Got 1"),  # type: ignore[arg-type]
+        (lambda: Ball([0.5], 0.1, clip=1), r"a pair \(low, high\) such as \(0, 1\). Got 1"),  # type: ignore[arg-type]
         (lambda: Ball([0.5], 0.1, clip=(0, 1, 2)), "a pair"),  # type: ignore[arg-type]
         (
             lambda: Ball([2.0], 0.1, clip=(0, 1)),

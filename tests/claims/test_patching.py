@@ -128,11 +128,18 @@ def test_an_iterator_serves_one_network() -> None:
     ("given", "says"),
     [
         ([], "'data' parameter of Mean must hold at least one input"),
-        (torch.zeros(0, 1, 4, 4), "at least one input"),
-        (3, "array of inputs or an iterable of batches. Got int"),
+        (torch.zeros(0, 1, 4, 4), "at least one number"),
+        (3, "array of inputs or an iterable of batches. Got 3"),
         (torch.zeros(5, 3), r"inputs of shape \[1, 4, 4\]"),
         ([torch.zeros(2, 1, 4, 4), torch.zeros(2, 3)], r"Got \[2, 3\]"),
-        (torch.full((2, 1, 4, 4), math.nan), "finite activations. Got NaN or infinity at 'relu'"),
+        (torch.full((2, 1, 4, 4), math.nan), "'data' parameter of Mean must be finite. Got NaN"),
+        (
+            torch.full((2, 1, 4, 4), 1e308, dtype=torch.float64),
+            "finite activations. Got NaN or infinity at 'relu'",
+        ),
+        (torch.ones(2, 1, 4, 4).byte(), r"Got torch.uint8 instead, .* as in x / 255.0"),
+        ([torch.ones(2, 1, 4, 4), torch.ones(2, 1, 4, 4).byte()], "Batch 1 of the 'data' .* 255"),
+        ([torch.ones(2, 1, 4, 4), "b"], "Batch 1 of the 'data' parameter of Mean must be an array"),
     ],
 )
 def test_data_that_gives_no_mean(given: Any, says: str) -> None:
@@ -164,10 +171,10 @@ def test_a_layer_that_is_not_named_is_patched_with_zero() -> None:
     [
         ({"conv9": 1.0}, "names 'conv9', which is no layer with components; those are conv"),
         ({"fc": 1.0}, "which is no layer with components"),
-        (math.nan, "must be finite"),
+        (math.nan, "must be a finite number. Got nan"),
         ({"conv": [1.0, 2.0]}, r"layer 'conv' must broadcast to \[3, 4, 4\]. Got \[2\]"),
-        ("zero", "must be a number or an array. Got str"),
-        ({"conv": None}, "Got NoneType"),
+        ("zero", "must be a finite number. Got 'zero'"),
+        ({"conv": None}, "must be an array of numbers. Got None"),
     ],
 )
 def test_constants_that_do_not_fit(value: Any, says: str) -> None:

@@ -128,13 +128,13 @@ def test_a_network_that_violates_the_claim_itself_is_refused_with_the_witness() 
     ("arguments", "message"),
     [
         ({"algorithm": "magic"}, "The 'algorithm' parameter must be one of greedy"),
-        ({"algorithm": ["greedy"]}, "or a function of a Search. Got \\['greedy'\\] instead"),
+        ({"algorithm": ["greedy"]}, "or a function of a Search. Got list instead"),
         ({"method": "guess"}, "The 'method' parameter must be 'proof' or 'sampling'"),
         ({"order": ["0/0"]}, "must name every component once"),
         ({"order": "best"}, "must be one of paper, attribution, random, or a list"),
-        ({"t_max": 0}, "The 't_max' parameter must be a number of at least 1"),
-        ({"budget": 0}, "The 'budget' parameter must be positive"),
-        ({"workers": 0}, "The 'workers' parameter must be a number of at least 1"),
+        ({"t_max": 0}, "The 't_max' parameter must be a whole number of at least 1"),
+        ({"budget": 0}, "The 'budget' parameter must be a positive number of seconds"),
+        ({"workers": 0}, "The 'workers' parameter must be a whole number of at least 1"),
         ({"granularity": "atom"}, "The 'granularity' parameter must be"),
     ],
 )

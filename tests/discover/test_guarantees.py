@@ -146,11 +146,22 @@ def test_contradicting_answers_anywhere_are_seen() -> None:
 
 
 def test_a_blocking_set_that_was_not_found_is_not_said_not_to_exist() -> None:
-    found = pc.blocking_set(graph(), claim(), timeout=0.001, budget=0.001)
+    def interrupt(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    found = pc.blocking_set(graph(), claim(), listener=interrupt)
+    assert found.stopped == "interrupted"
     assert found.removed is None
     assert not found.none
     assert str(found) == "Blocking set: none was found"
     easy = pc.Claim(claim().inputs, pc.Zero(), pc.LogitDifference(100.0, 0))
     none = pc.blocking_set(graph(), easy)
     assert none.none
-    assert "there is none, since the empty circuit is faithful" in str(none)
+    assert str(none) == (
+        "Blocking set: there is none: without any set of components the network satisfies the claim"
+    )
+    hull = pc.Claim(claim().inputs, pc.IntervalHull(eps=5.0), pc.LogitDifference(1e6, 0))
+    assert str(pc.blocking_set(graph(), hull)) == (
+        "Blocking set: interval-hull patching is monotone by construction; there is none, since "
+        "the empty circuit is faithful"
+    )

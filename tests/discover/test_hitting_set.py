@@ -9,7 +9,8 @@ import pytest
 import torch
 from tests.discover.searching import MONOTONE, Given, Logged
 
-from provable_circuits.discover.hitting_set import hitting_set, smallest_blocking_set
+from provable_circuits.discover.dual import SmallestBlockingSet
+from provable_circuits.discover.hitting_set import hitting_set
 from provable_circuits.discover.search import BudgetSpent
 from provable_circuits.network.components import Components
 from provable_circuits.network.graph import GraphBuilder
@@ -73,7 +74,9 @@ def test_the_smallest_blocking_set_and_its_bound(seed: int, withheld: float) -> 
         if not answer.truth(everything - {names[i] for i in range(8) if bits >> i & 1})
     )
     search = Logged(Given(components, answer), monotone=MONOTONE)
-    found = smallest_blocking_set(search)
+    dual = SmallestBlockingSet(search)
+    dual.run()
+    found = None if dual.found is None else dual.found[0]
     assert search.lower <= true
     if found is not None:
         assert not answer.truth(everything - frozenset(found.names))

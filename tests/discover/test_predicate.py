@@ -165,7 +165,7 @@ def test_not_a_number_is_a_violation() -> None:
     ("patching", "points", "says"),
     [
         (Reachable(eps=0.1), 0, r"fixed values: Zero, Mean or Constant. Got Reachable\(eps=0.1\)"),
-        (Zero(), -1, "'points' parameter must be a number of at least 0. Got -1"),
+        (Zero(), -1, "'points' parameter must be a whole number of at least 0. Got -1"),
         (Zero(), 0.5, "Got 0.5"),
     ],
 )

@@ -16,8 +16,11 @@ from torch import nn
 import provable_circuits as pc
 from provable_circuits.discover.json_shape import fits
 from provable_circuits.errors import DataError
+from provable_circuits.report.comparison import Comparison
+from provable_circuits.report.page.build import report_page
 
 Change = Callable[[dict[str, Any]], None]
+FILES = {"result.json", "circuit.json", "diagram.json", "inputs.npz", "witnesses.npz"}
 
 
 def search(patching: pc.Patching) -> pc.Result:
@@ -269,3 +272,28 @@ def test_a_result_without_a_bound_is_kept(tmp_path: Path) -> None:
     result.save(tmp_path)
     assert "Infinity" not in (tmp_path / "result.json").read_text()
     assert pc.Run.load(tmp_path).document["faithful"] == "undecided"
+
+
+def test_pages_of_an_older_run_do_not_stay_beside_a_new_one(
+    result: pc.Result, folder: Path
+) -> None:
+    run = pc.Run.load(folder)
+    pages = {
+        "report.html": report_page(run),
+        "comparison.html": report_page(Comparison(run, run, ("one", "other"))),
+    }
+    for name, page in pages.items():
+        (folder / name).write_text(page, encoding="utf-8")
+    (folder / "notes.txt").write_text("kept")
+    (folder / "mine.html").write_text(pages["report.html"], encoding="utf-8")
+    search(pc.Zero()).save(folder)
+    assert {path.name for path in folder.iterdir()} == {*FILES, "notes.txt", "mine.html"}
+    assert pc.Run.load(folder).document["claim"]["patching"] == "Zero()"
+
+
+def test_pages_of_others_stay(result: pc.Result, folder: Path) -> None:
+    (folder / "report.html").write_text("<title>About provable-circuits</title>")
+    (folder / "comparison.html").mkdir()
+    result.save(folder)
+    assert (folder / "report.html").read_text() == "<title>About provable-circuits</title>"
+    assert (folder / "comparison.html").is_dir()

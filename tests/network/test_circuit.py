@@ -125,7 +125,7 @@ def test_circuits_of_different_networks_do_not_mix() -> None:
     for operation in ("__or__", "__and__", "__sub__", "__xor__", "__le__", "__lt__", "__ge__"):
         with pytest.raises(ArgumentError, match="same network's components"):
             getattr(COMPONENTS.full(), operation)(other)
-    with pytest.raises(ArgumentError, match=r"Expected a Circuit\. Got set"):
+    with pytest.raises(ArgumentError, match=r"must be circuits\. Got set"):
         _ = COMPONENTS.full() | {"fc1/1"}  # type: ignore[operator]
     with pytest.raises(ArgumentError, match="same network's components"):
         _ = COMPONENTS.full() & network().components(Blocks(3)).full()

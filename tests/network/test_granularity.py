@@ -169,8 +169,14 @@ def test_partitions_are_checked(names: list[str], labels: torch.Tensor, says: st
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: Blocks(0), "'size' parameter of Blocks must be at least 1. Got 0"),
-        (lambda: Patches(0, 1), "'height' and 'width' parameters of Patches"),
+        (
+            lambda: Blocks(0),
+            "'size' parameter of Blocks must be a whole number of at least 1. Got 0",
+        ),
+        (
+            lambda: Patches(0, 1),
+            "'height' parameter of Patches must be a whole number of at least 1",
+        ),
         (
             lambda: network().components("layer"),
             "'neuron', 'filter', 'auto' or a Granularity. Got 'layer'",

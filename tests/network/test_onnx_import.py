@@ -234,7 +234,7 @@ def shaping(opset: int) -> onnx.ModelProto:
     h = net.listed("Unsqueeze", h, 13, axes=[4, 1] if opset < 11 else [-1, 1])
     h = net.listed("Squeeze", h, 13, axes=[1])
     h = net.node("Concat", h, net.weight("more", 1, 4, 2, 1), h, axis=-2)
-    h = net.node("Flatten", h, axis=-3)
+    h = net.node("Flatten", h, axis=1 if opset < 11 else -3)
     h = net.node("Transpose", h, perm=[0, 1])
     h = net.node("Reshape", h, net.constant("s2", [-1, 7, 8], np.int64))
     if opset >= 14:
@@ -972,7 +972,7 @@ def impossible_constant(net: Net) -> str:
         (every_reduction, "ReduceMean", "it averages over the batch dimension"),
         (batch_transposed, "Transpose", "it moves the batch away from the first dimension"),
         (batch_reshaped, "Reshape", "it turns [1, 2, 4, 4] into [32], where the batch no longer"),
-        (wrong_reshape, "Reshape", "Reshape cannot turn (2, 4, 4) into (5,)"),
+        (wrong_reshape, "Reshape", "it cannot turn [1, 2, 4, 4] into [1, 5]"),
         (dynamic_reshape, "Cast", "turning numbers into INT64 changes them"),
         (batch_joined, "Concat", "it joins along the batch dimension"),
         (different_samples, "Add", "differs between the samples of a batch"),

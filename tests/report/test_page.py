@@ -147,15 +147,40 @@ def test_bounds_and_assumptions_are_told() -> None:
         "lower": 3,
         "lower_holds": "assumed",
     }
-    found = {"components": ["fc1/3"], "smallest": True, "holds": "assumed", "monotone": "so"}
+    found = {
+        "components": ["fc1/3"],
+        "smallest": True,
+        "none": False,
+        "holds": "assumed",
+        "monotone": "so",
+        "in_words": [
+            "without it the network breaks the claim",
+            "so; if so, no smaller set does so",
+        ],
+    }
     assumed = changed(run, minimality=minimality, blocking_set=found)
     assert said(assumed, "Minimal").firmness == PARTLY
     assert said(assumed, "Minimal").answer == "subset-minimal, if monotone"
     assert "if the predicate is monotone" in said(assumed, "Minimal").words
     assert said(assumed, "Smallest size").answer == "at least 3"
     assert said(assumed, "Blocking set").words == (
-        "Without fc1/3 the network itself breaks the claim. No smaller set does so."
+        "Without fc1/3 the network itself breaks the claim. So; if so, no smaller set does so."
     )
+    assert said(assumed, "Blocking set").firmness == PARTLY
+
+
+def test_a_blocking_set_that_does_not_exist_or_was_not_found_is_told() -> None:
+    run = digits()
+    none = {"components": None, "smallest": False, "monotone": "not so"}
+    for none_at_all, holds, sentence, answer, firmness in [
+        (True, "unconditional", "there is none", "none exists", SHOWN),
+        (True, "assumed", "if so, there is none", "none exists", PARTLY),
+        (False, None, "none was found", "not found", OPEN),
+    ]:
+        found = {**none, "none": none_at_all, "holds": holds, "in_words": [sentence]}
+        told = said(changed(run, blocking_set=found), "Blocking set")
+        assert (told.answer, told.firmness) == (answer, firmness)
+        assert told.words.lower() == f"{sentence}."
 
 
 def test_a_witness_shows_the_numbers_of_its_document() -> None:

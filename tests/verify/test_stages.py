@@ -194,7 +194,8 @@ def _split(
             there &= seen.flatten(2)[:, :, unit] * sign >= 0
             (low if sign > 0 else high).flatten(1)[:, unit] = 0.0
         prior = {**bounds.ends, source: (low, high)}
-        part = Bounds(bounds.structure, bounds.region, len(row), prior=prior)
+        splits = {source: torch.ones(len(row), dtype=torch.bool)}
+        part = Bounds(bounds.structure, bounds.region, len(row), prior=prior, splits=splits)
         part.compute()
         offsets = torch.full((len(row),), -1e9, dtype=torch.float64)
         start, units = query.graph.outputs[0], Units(bounds)
@@ -211,8 +212,8 @@ def _split(
         )
         for relaxed in (Relaxed.whole(part, units), inherited):
             choice = optimise(relaxed, start, row, offsets, relaxed.slopes, signed, None, 6)
-            assert bool(((choice.found.value[:, 0] <= met + 1e-9) | part.empty()).all())
-        assert not bool((part.empty() & there.any(0)).any())
+            assert bool(((choice.found.value[:, 0] <= met + 1e-9) | part.empty).all())
+        assert not bool((part.empty & there.any(0)).any())
 
 
 @pytest.mark.parametrize("p", [math.inf, 2, 1])
@@ -231,10 +232,10 @@ def test_ends_that_no_split_can_bring_closer_are_kept(name: str, p: float) -> No
         parts = split.split(torch.full((len(split),), unit))
         closer, empty = search._closer(parts)
         anew, bounds = search._refined(parts)
-        open_ = closer.open & ~bounds.empty().unsqueeze(1)
+        open_ = closer.open & ~bounds.empty.unsqueeze(1)
         assert torch.allclose(closer.lower[open_], anew.lower[open_], rtol=0, atol=1e-9)
         assert torch.allclose(closer.upper[open_], anew.upper[open_], rtol=0, atol=1e-9)
-        assert not bool((empty & ~bounds.empty()).any())
+        assert not bool((empty & ~bounds.empty).any())
         kept += int(((closer.lower == parts.lower) & (closer.upper == parts.upper)).all(1).sum())
         all_ += len(parts)
     assert 0 < kept < all_

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from provable_circuits.arguments import each, instance, parameter, refused
 from provable_circuits.claims.domains import Domain
 from provable_circuits.claims.metrics import Metric
 from provable_circuits.claims.patching import Patching
@@ -32,26 +33,19 @@ class Claim:
     def __init__(
         self, inputs: Domain | Iterable[Domain], patching: Patching, metric: Metric
     ) -> None:
-        if not isinstance(inputs, Domain | Iterable):
-            raise ArgumentError(
-                "The 'inputs' parameter of Claim must be Domains such as Ball or Box. "
-                f"Got {type(inputs).__name__} instead."
-            )
-        domains = (inputs,) if isinstance(inputs, Domain) else tuple(inputs)
-        for what, value, kind in [
-            *(("inputs", domain, Domain) for domain in domains),
-            ("patching", patching, Patching),
-            ("metric", metric, Metric),
-        ]:
-            if not isinstance(value, kind):
-                raise ArgumentError(
-                    f"The '{what}' parameter of Claim must be "
-                    f"{'a ' if what != 'inputs' else ''}{kind.__name__}"
-                    f"{'s such as Ball or Box' if what == 'inputs' else ''}. "
-                    f"Got {type(value).__name__} instead."
-                )
+        kind = "a Domain such as Ball or Box"
+        if isinstance(inputs, Domain):
+            domains: tuple[Domain, ...] = (inputs,)
+        elif isinstance(inputs, Iterable) and not isinstance(inputs, str | type):
+            domains = each("inputs", inputs, Domain, kind, "Claim")
+        else:
+            raise refused(parameter("inputs", "Claim"), f"{kind}, or several", inputs)
         if not domains:
-            raise ArgumentError("The 'inputs' parameter of Claim must hold at least one domain.")
+            raise ArgumentError(
+                "The 'inputs' parameter of Claim must hold at least one domain. Got none instead."
+            )
+        instance("patching", patching, Patching, "a Patching such as Zero()", "Claim")
+        instance("metric", metric, Metric, "a Metric such as LogitDifference(2.0)", "Claim")
         object.__setattr__(self, "inputs", domains)
         object.__setattr__(self, "patching", patching)
         object.__setattr__(self, "metric", metric)

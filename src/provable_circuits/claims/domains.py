@@ -22,25 +22,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from provable_circuits.arguments import order_of_norm, parameter, refused
 from provable_circuits.errors import ArgumentError
-from provable_circuits.network.arrays import as_tensor
+from provable_circuits.network.arrays import as_tensor, real_tensor
 from provable_circuits.rounding import TINY, down, gamma, up
 
 
-def _real(value: Any, owner: str, parameter: str) -> Tensor:
+def _real(value: Any, owner: str, name: str) -> Tensor:
     """A finite float64 tensor from anything array-like."""
-    try:
-        tensor = as_tensor(value).cpu().to(torch.float64).clone()
-    except (TypeError, ValueError, RuntimeError):
-        raise ArgumentError(
-            f"The '{parameter}' parameter of {owner} must be an array of numbers. "
-            f"Got {type(value).__name__} instead."
-        ) from None
-    if not bool(torch.isfinite(tensor).all()):
-        raise ArgumentError(
-            f"The '{parameter}' parameter of {owner} must be finite. Got NaN or infinity instead."
-        )
-    return tensor
+    return real_tensor(value, parameter(name, owner)).cpu().to(torch.float64).clone()
 
 
 class Domain(ABC):
@@ -158,6 +148,25 @@ class Box(Domain):
         return f"Box(shape {list(self.shape)}, widest {float((self.upper - self.lower).max()):g})"
 
 
+def clip_ends(clip: Any, owner: str) -> tuple[Tensor, Tensor]:
+    """The two ends of a clip."""
+    if not isinstance(clip, tuple | list) or len(clip) != 2:
+        raise refused(parameter("clip", owner), "a pair (low, high) such as (0, 1)", clip)
+    low, high = (_real(end, owner, "clip") for end in clip)
+    return low, high
+
+
+def _mask(mask: Any) -> Tensor:
+    """True where a mask of booleans, or of zeros and ones, is not zero."""
+    try:
+        given = as_tensor(mask).cpu()
+    except (TypeError, ValueError, RuntimeError):
+        given = None
+    if given is None or not bool(((given == 0) | (given == 1)).all()):
+        raise refused(parameter("mask", "Ball"), "an array of True and False", mask)
+    return given != 0
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Ball(Domain):
     """All inputs within distance ``eps`` of ``x`` in the p-norm.
@@ -189,23 +198,19 @@ class Ball(Domain):
         radius = _real(eps, "Ball", "eps")
         if bool((radius < 0).any()):
             raise ArgumentError(
-                f"The 'eps' parameter of Ball must be at least 0. Got {eps} instead."
+                f"The 'eps' parameter of Ball must be at least 0. Got {float(radius.min()):g} "
+                "instead."
             )
-        if p not in (1, 2, math.inf):
-            raise ArgumentError(
-                f"The 'p' parameter of Ball must be 1, 2 or inf. Got {p!r} instead."
-            )
+        p = order_of_norm(p, "Ball")
         if radius.ndim and p != math.inf:
-            raise ArgumentError("The 'eps' parameter of Ball must be one number unless p is inf.")
+            raise ArgumentError(
+                "The 'eps' parameter of Ball must be one number unless p is inf. Got an array of "
+                f"shape {list(radius.shape)} instead."
+            )
         self._fits(radius, center, "eps")
         ends = None
         if clip is not None:
-            if not isinstance(clip, tuple | list) or len(clip) != 2:
-                raise ArgumentError(
-                    "The 'clip' parameter of Ball must be a pair (low, high). "
-                    f"Got {clip!r} instead."
-                )
-            low, high = _real(clip[0], "Ball", "clip"), _real(clip[1], "Ball", "clip")
+            low, high = clip_ends(clip, "Ball")
             self._fits(low, center, "clip")
             self._fits(high, center, "clip")
             if bool((low > center).any()) or bool((high < center).any()):
@@ -218,7 +223,7 @@ class Ball(Domain):
             ends = (low, high)
         free = None
         if mask is not None:
-            free = _real(mask, "Ball", "mask") != 0
+            free = _mask(mask)
             self._fits(free, center, "mask")
         object.__setattr__(self, "x", center)
         object.__setattr__(self, "eps", radius)

@@ -32,6 +32,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from provable_circuits.claims.circuit_tensor import CircuitTensor, Unread, Whole
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.domains import Domain
 from provable_circuits.claims.patching import FixedPatching, IntervalHull, Reachable
@@ -69,21 +70,6 @@ class InputRange:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Slice:
-    """A tensor of the circuit: a node, and which of the network tensor's channels it stands for.
-
-    ``kept`` lists channels, None for all. ``full`` says that the node has all channels all the same
-    and the others are to be taken as zero. ``dead`` says that the other channels are not read
-    before their patch replaces them, so that they may be anything.
-    """
-
-    node: str
-    kept: Tensor | None = None
-    full: bool = False
-    dead: bool = False
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Query:
     """One circuit under one claim, ready to be decided.
 
@@ -99,7 +85,7 @@ class Query:
         cut: for tensors of the circuit that hold only some channels, which of the network's.
         removed_units: for sites patched from boxes, the flat positions of their removed units.
         tensors: for each of the network's tensors that the circuit reads, the circuit's own, before
-            patching.
+            patching; those that are not listed are the network's own.
     """
 
     graph: Graph
@@ -111,7 +97,11 @@ class Query:
     lasting: frozenset[str]
     cut: Mapping[str, Tensor]
     removed_units: Mapping[str, Tensor]
-    tensors: Mapping[str, Slice]
+    tensors: Mapping[str, CircuitTensor]
+
+    def held(self, tensor: str) -> CircuitTensor:
+        """The circuit's version of a network's tensor, before patching."""
+        return self.tensors.get(tensor, Whole(tensor))
 
     def to(self, device: torch.device) -> Query:
         """The same query with its numbers on another device; its graph's follow on their own."""
@@ -245,6 +235,10 @@ class Encoder:
             bits[node.name] = own
         return bits
 
+    def patch_source(self) -> tuple[Graph, Mapping[str, InputRange]]:
+        """The network at the input that patches are taken at, as queries have it, and its range."""
+        return _Encoding(self, self.components.full()).source()
+
     def encode(self, circuit: Circuit) -> Query:
         """The query about ``circuit``."""
         return _Encoding(self, circuit).query()
@@ -261,10 +255,15 @@ class _Encoding:
         self.ranges: dict[str, InputRange] = {}
         self.network_nodes: dict[str, str] = {}
         self.source_nodes: dict[str, str] = {}
-        self.values: dict[str, Slice] = {}
+        self.values: dict[str, CircuitTensor] = {}
         self.removed_units: dict[str, Tensor] = {}
         self.lasting: set[str] = set()
-        self.before_patch: dict[str, Slice] = {}
+        self.before_patch: dict[str, CircuitTensor] = {}
+
+    def source(self) -> tuple[Graph, Mapping[str, InputRange]]:
+        """The source of patches alone."""
+        output = self._source(self.e.network.outputs[0])
+        return self.builder.build([output]), self.ranges
 
     def query(self) -> Query:
         e = self.e
@@ -298,7 +297,7 @@ class _Encoding:
                 if "~" not in node
             ),
             lasting=frozenset(self.lasting),
-            cut={v.node: v.kept for v in self.values.values() if v.dead and v.kept is not None},
+            cut={v.node: v.kept for v in self.values.values() if isinstance(v, Unread)},
             removed_units=self.removed_units,
             tensors=self.before_patch,
         )
@@ -355,14 +354,14 @@ class _Encoding:
                 self.source_nodes[name] = self.builder.add(f"patch:{name}", e.ops[name], *sources)
         return self.source_nodes[name]
 
-    def _circuit_value(self, node: Node) -> Slice:
+    def _circuit_value(self, node: Node) -> CircuitTensor:
         """The circuit's version of a network tensor."""
         site = self.e.sites.get(node.name)
         own_bits = 0
         if site is not None:
             own_bits = ((1 << len(site.components)) - 1) << site.start & self.removed
         inherited = any(self._diverges(name) for name in node.inputs)
-        value = self._apply(node) if inherited else Slice(self._network(node.name))
+        value = self._apply(node) if inherited else Whole(self._network(node.name))
         self.before_patch[node.name] = value
         if site is not None and own_bits:
             value = self._patch(node, site, value)
@@ -370,17 +369,17 @@ class _Encoding:
 
     # --- operations on cut tensors -------------------------------------------------------------
 
-    def _apply(self, node: Node) -> Slice:
+    def _apply(self, node: Node) -> CircuitTensor:
         op = self.e.ops[node.name]
         inputs = [self.values[name] for name in node.inputs]
         if isinstance(op, ops.Linear | ops.Conv2d):
             return self._layer(node, op, node.inputs[0], inputs[0])
-        if len(inputs) == 1 and inputs[0].kept is not None:
-            through = self._through(node, op, inputs[0])
-            if through is not None:
-                return through
+        if len(inputs) == 1:
+            moved = inputs[0].through(op, self.e.network[node.inputs[0]].shape)
+            if moved is not None:
+                return moved[1].at(self._own_or_shared(node, moved[0], inputs[0]))
         whole = [self._whole(n, v) for n, v in zip(node.inputs, inputs, strict=True)]
-        return Slice(self._own(node.name, op, *whole))
+        return Whole(self._own(node.name, op, *whole))
 
     def _own(self, name: str, op: ops.Op, *inputs: str, role: str = "") -> str:
         """A node of the circuit, named after what it depends on: bounds are found again by it."""
@@ -389,12 +388,13 @@ class _Encoding:
         self.lasting.add(made)
         return made
 
-    def _layer(self, node: Node, op: ops.Linear | ops.Conv2d, source: str, value: Slice) -> Slice:
+    def _layer(
+        self, node: Node, op: ops.Linear | ops.Conv2d, source: str, value: CircuitTensor
+    ) -> CircuitTensor:
         """A layer reads the channels kept and makes only those that its own site keeps."""
-        if isinstance(op, ops.Conv2d) and op.groups != 1:
-            return Slice(self._own(node.name, op, self._whole(source, value)))
-        if isinstance(op, ops.Linear) and len(self.e.network[source].shape) != 1:
-            return Slice(self._own(node.name, op, self._whole(source, value)))
+        grouped = isinstance(op, ops.Conv2d) and op.groups != 1
+        if grouped or (isinstance(op, ops.Linear) and len(self.e.network[source].shape) != 1):
+            return Whole(self._own(node.name, op, self._whole(source, value)))
         weight, bias = op.weight, op.bias
         site = self.e.site_of_source.get(node.name)
         rows = None if site is None else self._kept_channels(site)
@@ -403,15 +403,9 @@ class _Encoding:
         if rows is not None:
             weight = weight[rows]
             bias = None if bias is None else bias[rows]
-        if value.kept is not None:
-            if value.full:
-                mask = torch.zeros(weight.shape[1], dtype=weight.dtype)
-                mask[value.kept] = 1
-                weight = weight * mask.reshape(1, -1, *([1] * (weight.ndim - 2)))
-            else:
-                weight = weight[:, value.kept]
-        made = replace(op, weight=weight.contiguous(), bias=bias)
-        return Slice(self._own(node.name, made, value.node), rows, dead=rows is not None)
+        made = replace(op, weight=value.columns(weight).contiguous(), bias=bias)
+        name = self._own(node.name, made, value.node)
+        return Whole(name) if rows is None else Unread(name, rows)
 
     def _kept_channels(self, site: Site) -> Tensor | None:
         """Channels of a layer that stay, if its removed components are whole channels."""
@@ -421,48 +415,16 @@ class _Encoding:
             return None
         return mask.flatten().nonzero().flatten()
 
-    def _through(self, node: Node, op: ops.Op, value: Slice) -> Slice | None:
-        """An operation that treats channels apart and keeps zeros zero; None if it does not."""
-        kept = value.kept
-        if kept is None:
-            return None
-        before = self.e.network[node.inputs[0]].shape
-        if isinstance(op, ops.Reshape) and len(op.size) == 1 and not value.dead:
-            inner = math.prod(before[1:])
-            units = (kept[:, None] * inner + torch.arange(inner)).flatten()
-            size = op.size if value.full else (len(units),)
-            flat = ops.Reshape(size) if not value.full else op
-            return replace(value, node=self._own_or_shared(node, flat, value), kept=units)
-        channelwise = isinstance(op, ops.AvgPool2d | ops.AdaptiveAvgPool2d | ops.Pad) or (
-            isinstance(op, ops.Mean) and 0 not in op.dims
-        )
-        keeps_zero = isinstance(op, ops.ReLU | ops.LeakyReLU | ops.Tanh)
-        if channelwise or keeps_zero or (value.dead and isinstance(op, ops.Activation)):
-            return replace(value, node=self._own_or_shared(node, op, value))
-        if isinstance(op, ops.Affine) and (op.shift is None or value.dead):
-            sliced = op if value.full else _sliced(op, kept, before)
-            return replace(value, node=self._own_or_shared(node, sliced, value))
-        return None
-
-    def _own_or_shared(self, node: Node, op: ops.Op, value: Slice) -> str:
-        """On a tensor of the network, whole, the result is the network's own tensor."""
-        if value.full and value.node == self.network_nodes.get(node.inputs[0]):
+    def _own_or_shared(self, node: Node, op: ops.Op, value: CircuitTensor) -> str:
+        """On a node of the network the result is the network's own tensor."""
+        if value.node == self.network_nodes.get(node.inputs[0]):
             return self._network(node.name)
         return self._own(node.name, op, value.node)
 
-    def _whole(self, name: str, value: Slice) -> str:
-        """The tensor with all its channels, zeros in place of those not kept."""
-        if value.kept is None:
-            return value.node
-        shape = self.e.network[name].shape
-        if value.full:
-            mask = torch.zeros(shape[0], dtype=torch.float64)
-            mask[value.kept] = 1
-            scale = mask.reshape(-1, *([1] * (len(shape) - 1)))
-            return self._own(name, ops.Affine(scale=scale), value.node, role=".kept")
-        inner = math.prod(shape[1:])
-        index = (value.kept[:, None] * inner + torch.arange(inner)).flatten()
-        return self._own(name, ops.Scatter(index, shape), value.node, role=".whole")
+    def _whole(self, name: str, value: CircuitTensor) -> str:
+        """The node that is the tensor itself."""
+        op = value.whole(self.e.network[name].shape)
+        return value.node if op is None else self._own(name, op, value.node, role=".whole")
 
     def _zero(self, name: str) -> str:
         """A tensor of which nothing is kept."""
@@ -471,7 +433,7 @@ class _Encoding:
 
     # --- patching at a site --------------------------------------------------------------------
 
-    def _patch(self, node: Node, site: Site, value: Slice) -> Slice:
+    def _patch(self, node: Node, site: Site, value: CircuitTensor) -> CircuitTensor:
         patching = self.e.claim.patching
         mask = site.unit_mask(self.keep)[0]
         channels = _along_channels(mask, site.layer) and site.layer.channel_dim == 0
@@ -479,14 +441,13 @@ class _Encoding:
             patch = self.e.fixed[node.name][0]
             gone = torch.where(mask, torch.zeros_like(patch), patch)
             if channels and not bool(gone.any()):
-                kept = mask.flatten().nonzero().flatten()
-                if len(kept) == 0:
-                    return Slice(self._zero(node.name))
-                return Slice(value.node, kept, full=value.kept is None)
+                if not bool(mask.any()):
+                    return Whole(self._zero(node.name))
+                return value.kept_of(mask.flatten())
             if not bool(mask.any()):
-                return Slice(self.builder.constant(f"{node.name}~fixed", patch))
+                return Whole(self.builder.constant(f"{node.name}~fixed", patch))
             masked = self._masked(node, mask, value)
-            return Slice(self._own(node.name, ops.Affine(shift=gone), masked, role=".patched"))
+            return Whole(self._own(node.name, ops.Affine(shift=gone), masked, role=".patched"))
         own = self._masked(node, mask, value) if bool(mask.any()) else None
         if isinstance(patching, Reachable):
             other = self._pick(node, mask, self._source(node.name))
@@ -499,13 +460,13 @@ class _Encoding:
             self.ranges[given] = box
             other = self._own(node.name, ops.Scatter(units, node.shape), given, role=".hull")
         if own is None:
-            return Slice(other)
-        return Slice(self._own(node.name, ops.Add(), own, other, role=".patched"))
+            return Whole(other)
+        return Whole(self._own(node.name, ops.Add(), own, other, role=".patched"))
 
-    def _masked(self, node: Node, mask: Tensor, value: Slice) -> str:
+    def _masked(self, node: Node, mask: Tensor, value: CircuitTensor) -> str:
         """The whole tensor with removed units at zero."""
-        if value.kept is not None and value.dead:
-            return self._whole(node.name, replace(value, dead=False))
+        if isinstance(value, Unread):
+            return self._whole(node.name, value.kept_of(mask.flatten()))
         whole = self._whole(node.name, value)
         return self._own(node.name, ops.Affine(scale=mask.double()), whole, role=".masked")
 
@@ -535,14 +496,3 @@ def _along_channels(mask: Tensor, layer: Layer) -> bool:
     shape = [1] * (len(layer.shape) - mask.ndim) + list(mask.shape)
     count = layer.shape[layer.channel_dim]
     return mask.numel() == count == shape[layer.channel_dim]
-
-
-def _sliced(op: ops.Affine, kept: Tensor, shape: tuple[int, ...]) -> ops.Affine:
-    """The operation on some channels only."""
-
-    def slice_of(parameter: Tensor | None) -> Tensor | None:
-        if parameter is None or parameter.ndim < len(shape) or parameter.shape[0] == 1:
-            return parameter
-        return parameter[kept].contiguous()
-
-    return replace(op, scale=slice_of(op.scale), shift=slice_of(op.shift))

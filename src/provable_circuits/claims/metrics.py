@@ -14,29 +14,26 @@ from which targets and margins are taken once; the reference ``f_G(z)``; and the
 from __future__ import annotations
 
 import math
-import operator
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from provable_circuits.arguments import number, order_of_norm, parameter, refused, whole
 from provable_circuits.errors import ArgumentError
 
 Target = int | Sequence[int] | str
 """An output, one output per input, or ``"predicted"``: the network's own choice at the input."""
 
 
-def _check_tolerance(owner: str, tolerance: float) -> None:
-    if not (isinstance(tolerance, Real) and 0 <= tolerance < math.inf):
-        raise ArgumentError(
-            f"The 'tolerance' parameter of {owner} must be a number of at least 0. "
-            f"Got {tolerance!r} instead."
-        )
+def _set_tolerance(metric: Any) -> None:
+    """Take a metric's tolerance as a plain number of at least 0."""
+    checked = number("tolerance", metric.tolerance, type(metric).__name__, least=0)
+    object.__setattr__(metric, "tolerance", checked)
 
 
 class Metric(ABC):
@@ -73,10 +70,24 @@ def target_outputs(target: Target, anchor: Tensor) -> Tensor:
 
 def _indices(target: Any) -> int | tuple[int, ...]:
     """One index or several, from integers of any kind: Python's, numpy's, or tensors."""
+    what = parameter("target", "LogitDifference")
+    if isinstance(target, str | type | Mapping | Set) or not isinstance(target, Iterable):
+        return _index(target, what, "an output's index, a sequence of them, or 'predicted'")
+    if getattr(target, "shape", None) == ():
+        return _index(target, what, "an output's index")
+    return tuple(
+        _index(
+            item, f"Item {place} of the 'target' parameter of LogitDifference", "an output's index"
+        )
+        for place, item in enumerate(target)
+    )
+
+
+def _index(value: Any, what: str, expected: str) -> int:
     try:
-        return operator.index(target)
-    except TypeError:
-        return tuple(operator.index(item) for item in target)
+        return whole("target", value)
+    except ArgumentError:
+        raise refused(what, expected, value) from None
 
 
 def _at(values: Tensor, indices: Tensor) -> Tensor:
@@ -96,16 +107,10 @@ class LogitDifference(Metric):
     target: Target = "predicted"
 
     def __post_init__(self) -> None:
-        _check_tolerance("LogitDifference", self.tolerance)
+        _set_tolerance(self)
         if isinstance(self.target, str) and self.target == "predicted":
             return
-        try:
-            object.__setattr__(self, "target", _indices(self.target))
-        except (TypeError, ValueError):
-            raise ArgumentError(
-                "The 'target' parameter of LogitDifference must be an output's index, a sequence "
-                f"of them, or 'predicted'. Got {self.target!r} instead."
-            ) from None
+        object.__setattr__(self, "target", _indices(self.target))
 
     def check(self, inputs: int, outputs: int) -> None:
         if isinstance(self.target, str):
@@ -141,16 +146,11 @@ class WinnerMargin(Metric):
     against: str = "runner-up"
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.fraction, Real) and 0 <= self.fraction <= 1):
-            raise ArgumentError(
-                "The 'fraction' parameter of WinnerMargin must be a number from 0 to 1. "
-                f"Got {self.fraction!r} instead."
-            )
-        if self.against not in ("runner-up", "all"):
-            raise ArgumentError(
-                "The 'against' parameter of WinnerMargin must be 'runner-up' or 'all'. "
-                f"Got {self.against!r} instead."
-            )
+        fraction = number("fraction", self.fraction, "WinnerMargin", least=0, most=1)
+        object.__setattr__(self, "fraction", fraction)
+        if not isinstance(self.against, str) or self.against not in ("runner-up", "all"):
+            expected = "'runner-up' or 'all'"
+            raise refused(parameter("against", "WinnerMargin"), expected, self.against)
 
     def check(self, inputs: int, outputs: int) -> None:
         if outputs < 2:
@@ -173,7 +173,7 @@ class MaxAbs(Metric):
     tolerance: float
 
     def __post_init__(self) -> None:
-        _check_tolerance("MaxAbs", self.tolerance)
+        _set_tolerance(self)
 
     def excess(self, anchor: Tensor, reference: Tensor, output: Tensor) -> Tensor:
         return (output - reference).abs().amax(-1) - self.tolerance
@@ -187,11 +187,8 @@ class Norm(Metric):
     p: float = 2
 
     def __post_init__(self) -> None:
-        _check_tolerance("Norm", self.tolerance)
-        if self.p not in (1, 2, math.inf):
-            raise ArgumentError(
-                f"The 'p' parameter of Norm must be 1, 2 or inf. Got {self.p!r} instead."
-            )
+        _set_tolerance(self)
+        object.__setattr__(self, "p", order_of_norm(self.p, "Norm"))
 
     def excess(self, anchor: Tensor, reference: Tensor, output: Tensor) -> Tensor:
         distance: Tensor = torch.linalg.vector_norm(output - reference, self.p, dim=-1)
@@ -206,7 +203,7 @@ class MeanSquaredError(Metric):
     provable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _check_tolerance("MeanSquaredError", self.tolerance)
+        _set_tolerance(self)
 
     def excess(self, anchor: Tensor, reference: Tensor, output: Tensor) -> Tensor:
         return (output - reference).square().mean(-1) - self.tolerance
@@ -220,7 +217,7 @@ class KLDivergence(Metric):
     provable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _check_tolerance("KLDivergence", self.tolerance)
+        _set_tolerance(self)
 
     def check(self, inputs: int, outputs: int) -> None:
         if outputs < 2:

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from provable_circuits.claims.domains import Ball, Domain
+from provable_circuits.arguments import each, number, order_of_norm, parameter, refused
+from provable_circuits.claims.domains import Ball, Domain, clip_ends
 from provable_circuits.errors import ArgumentError
-from provable_circuits.network.arrays import as_tensor
+from provable_circuits.network.arrays import real_tensor
 from provable_circuits.network.components import Components
 from provable_circuits.network.execution import as_batch, evaluate
 from provable_circuits.network.graph import Graph
@@ -67,6 +68,14 @@ class Mean(FixedPatching):
     data: Any
     _means: dict[str, Mapping[str, Tensor]] = field(default_factory=dict, init=False, repr=False)
 
+    def __post_init__(self) -> None:
+        what, data = parameter("data", "Mean"), self.data
+        if hasattr(data, "shape") and not isinstance(data, type):
+            if real_tensor(data, what).ndim == 0:
+                raise refused(what, "an array of inputs or an iterable of batches", data)
+        elif isinstance(data, str | bytes | Mapping | type) or not isinstance(data, Iterable):
+            raise refused(what, "an array of inputs or an iterable of batches", data)
+
     def values(self, components: Components) -> Mapping[str, Tensor]:
         graph = components.graph
         if graph.digest not in self._means:
@@ -86,6 +95,15 @@ class Constant(FixedPatching):
 
     value: float | Mapping[str, Any]
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.value, Mapping):
+            object.__setattr__(self, "value", number("value", self.value, "Constant"))
+            return
+        for name, value in self.value.items():
+            if not isinstance(name, str):
+                raise refused("A layer that the value of Constant names", "a text", name)
+            real_tensor(value, f"The value of Constant for layer '{name}'")
+
     def values(self, components: Components) -> Mapping[str, Tensor]:
         layers = {site.layer.name: site for site in components.sites}
         given = self.value
@@ -100,15 +118,7 @@ class Constant(FixedPatching):
         values = dict(Zero().values(components))
         for name, value in given.items():
             site = layers[name]
-            try:
-                tensor = as_tensor(value).cpu().double()
-            except (TypeError, ValueError, RuntimeError):
-                raise ArgumentError(
-                    f"The value of Constant for layer '{name}' must be a number or an array. "
-                    f"Got {type(value).__name__} instead."
-                ) from None
-            if not bool(torch.isfinite(tensor).all()):
-                raise ArgumentError(f"The value of Constant for layer '{name}' must be finite.")
+            tensor = real_tensor(value, f"The value of Constant for layer '{name}'").cpu().double()
             try:
                 values[site.tensor] = tensor.expand(site.layer.shape).unsqueeze(0).clone()
             except RuntimeError:
@@ -127,8 +137,7 @@ def mean_activations(graph: Graph, data: Any) -> dict[str, Tensor]:
     tensors = [layer.tensor for layer in layers_of(graph)]
     totals = {name: torch.zeros(graph[name].shape, dtype=torch.float64) for name in tensors}
     count = 0
-    for part in _batches(graph, data):
-        batch = as_batch(graph, part, torch.float64)
+    for batch in _batches(graph, data):
         values = evaluate(graph, {graph.inputs[0]: batch}, tensors)
         for name in tensors:
             totals[name] += values[name].sum(0)
@@ -144,20 +153,26 @@ def mean_activations(graph: Graph, data: Any) -> dict[str, Tensor]:
     return {name: (total / count).unsqueeze(0) for name, total in totals.items()}
 
 
-def _batches(graph: Graph, data: Any) -> Iterable[Any]:
+def _batches(graph: Graph, data: Any) -> Iterator[Tensor]:
     """Batches of an array, or of an iterable of arrays (pairs of inputs and labels allowed)."""
     if hasattr(data, "shape"):
-        batch = as_batch(graph, data, torch.float64)
-        yield from batch.split(BATCH)
+        yield from _batch(graph, data, parameter("data", "Mean")).split(BATCH)
         return
-    if not isinstance(data, Iterable):
-        raise ArgumentError(
-            "The 'data' parameter of Mean must be an array of inputs or an iterable of batches. "
-            f"Got {type(data).__name__} instead."
-        )
-    for part in data:
+    for place, part in enumerate(data):
         pair = isinstance(part, tuple | list) and len(part) > 0 and hasattr(part[0], "shape")
-        yield part[0] if pair else part
+        what = f"Batch {place} of the 'data' parameter of Mean"
+        yield _batch(graph, part[0] if pair else part, what)
+
+
+def _batch(graph: Graph, values: Any, what: str) -> Tensor:
+    """Inputs of the network, float64 [n, *shape]."""
+    tensor, shape = real_tensor(values, what), graph.input_shape
+    if tuple(tensor.shape) != shape and tuple(tensor.shape[1:]) != shape:
+        raise ArgumentError(
+            f"{what} must be inputs of shape {list(shape)} behind a batch dimension. "
+            f"Got {list(tensor.shape)} instead."
+        )
+    return as_batch(graph, tensor, torch.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,11 +189,24 @@ class RangingPatching(Patching):
     clip: tuple[Any, Any] | None = None
 
     def __post_init__(self) -> None:
+        owner = type(self).__name__
         if (self.eps is None) == (self.domains is None):
             raise ArgumentError(
-                f"{type(self).__name__} takes either 'eps', a radius around each input, or "
+                f"{owner} takes either 'eps', a radius around each input, or "
                 "'domains'. Got both or neither instead."
             )
+        if isinstance(self.eps, Domain):
+            raise refused(
+                parameter("eps", owner), "a number", self.eps, "give a domain as domains=..."
+            )
+        object.__setattr__(self, "p", order_of_norm(self.p, owner))
+        if self.eps is not None:
+            object.__setattr__(self, "eps", number("eps", self.eps, owner, least=0))
+        elif not isinstance(self.domains, Domain):
+            kind = "a Domain such as Ball or Box"
+            object.__setattr__(self, "domains", each("domains", self.domains, Domain, kind, owner))
+        if self.clip is not None:
+            clip_ends(self.clip, owner)
 
     def domain(self, index: int, inputs: Sequence[Domain]) -> Domain:
         """The domain that patch values come from for the input at ``index``."""

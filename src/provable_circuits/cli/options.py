@@ -25,7 +25,18 @@ Model = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.")]
 Json = Annotated[bool, option(OUTPUT, "Print one machine-readable document.", "--json")]
 Quiet = Annotated[bool, option(OUTPUT, "Show no progress.", "--quiet")]
 Seed = Annotated[int, option(SEARCH, "The seed of whatever is random.")]
-Timeout = Annotated[float, option(SEARCH, "Seconds for a question.", min=0.001)]
+Timeout = Annotated[
+    float | None,
+    option(
+        SEARCH,
+        "Seconds for a question. 45 by default, and no limit with --max-nodes.",
+        min=0.001,
+    ),
+]
+MaxNodes = Annotated[
+    int | None,
+    option(SEARCH, "Nodes of branch and bound for a question: repeatable.", min=1),
+]
 Out = Annotated[Path | None, option(OUTPUT, "A folder for the result, made if need be.")]
 
 GranularityName = Literal["auto", "neuron", "filter"]

@@ -50,7 +50,8 @@ def reproduce(
         ),
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Batches that run side by side.")] = 1,
-    timeout: options.Timeout = 45.0,
+    timeout: options.Timeout = None,
+    max_nodes: options.MaxNodes = None,
     check_timeout: Annotated[
         float | None,
         typer.Option(
@@ -77,8 +78,9 @@ def reproduce(
         metric=metric,
         sweep=sweep,
         folder=None if data is None else os.fspath(data),
-        timeout=timeout,
+        timeout=45.0 if timeout is None else timeout,
         check_timeout=check_timeout,
+        max_nodes=max_nodes,
         seed=seed,
     )
     if benchmark in ("mnist", "taxinet", "tinytaxinet"):

@@ -24,8 +24,14 @@ def verify(
         typer.Argument(metavar="PROPERTY", help="What must not happen: VNN-LIB, gzipped or not."),
     ],
     timeout: Annotated[
-        float, typer.Option(min=0.001, help="Seconds after which the answer is 'timeout'.")
-    ] = 60.0,
+        float | None,
+        typer.Option(
+            min=0.001,
+            help="Seconds after which the answer is 'timeout'. 60 by default, and no limit with "
+            "--max-nodes.",
+        ),
+    ] = None,
+    max_nodes: options.MaxNodes = None,
     seed: options.Seed = 0,
     json: options.Json = False,
     quiet: Annotated[
@@ -39,12 +45,16 @@ def verify(
     """
     from provable_circuits.network.graph import Graph
     from provable_circuits.report.answer import property_document, property_lines
-    from provable_circuits.verify.property import decide
+    from provable_circuits.verify.property import USUAL_SECONDS, decide
     from provable_circuits.verify.vnnlib import read_property
 
-    verdict = decide(Graph.from_onnx(model), read_property(question), timeout, seed)
+    verdict = decide(
+        Graph.from_onnx(model), read_property(question), timeout, seed, max_nodes=max_nodes
+    )
     if json:
-        settings = {"timeout": timeout, "seed": seed}
+        if timeout is None and max_nodes is None:
+            timeout = USUAL_SECONDS
+        settings = {"timeout": timeout, "max_nodes": max_nodes, "seed": seed}
         files = {"network": str(model), "property": str(question)}
         typer.echo(property_document(verdict, {**files, **settings}, pc.__version__))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -11,14 +12,18 @@ from typing import Any
 
 import torch
 
+from provable_circuits import arguments
+from provable_circuits.arguments import flag, instance, refused, time_limit, whole
 from provable_circuits.claims.claim import Claim
 from provable_circuits.discover.binary_search import binary_search
 from provable_circuits.discover.blocking_sets import blocking_sets
+from provable_circuits.discover.confirmation import Confirmation, confirm
 from provable_circuits.discover.distributed import Distributed
+from provable_circuits.discover.dual import SmallestBlockingSet
 from provable_circuits.discover.exhaustive import exhaustive
 from provable_circuits.discover.greedy import greedy
 from provable_circuits.discover.guarantees import minimality, necessity
-from provable_circuits.discover.hitting_set import hitting_set, smallest_blocking_set
+from provable_circuits.discover.hitting_set import hitting_set
 from provable_circuits.discover.monotonicity import CONTRADICTED, Monotonicity, monotonicity
 from provable_circuits.discover.orders import ordered
 from provable_circuits.discover.predicate import Decided, Predicate, Sampled
@@ -26,11 +31,13 @@ from provable_circuits.discover.result import BlockingSet, Result
 from provable_circuits.discover.search import Search
 from provable_circuits.discover.withdrawal import shown_by
 from provable_circuits.errors import ArgumentError, ClaimFailsError
-from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
 from provable_circuits.network.granularity import Granularity
 from provable_circuits.network.graph import Graph
 from provable_circuits.progress import Listener
+from provable_circuits.verify.deadline import limits
+from provable_circuits.verify.verdict import Verdict
+from provable_circuits.verify.verifier import USUAL_SECONDS
 
 Algorithm = Callable[[Search], Any]
 """A search: it asks about circuits through what it is given, which keeps the best one."""
@@ -60,7 +67,8 @@ def discover(
     t_max: int = 3,
     local_check: bool = False,
     assume_monotone: bool = False,
-    timeout: float = 45.0,
+    timeout: float | None = None,
+    max_nodes: int | None = None,
     budget: float | None = None,
     workers: int | Executor = 1,
     points: int = 0,
@@ -89,9 +97,11 @@ def discover(
         local_check: ask in the end about each component that is not yet shown to be necessary.
         assume_monotone: take the predicate to be monotone where that is not known; results that
             rest on it say so.
-        timeout: seconds for each question (proof).
+        timeout: seconds for each question (proof); 45 by default, and no limit where ``max_nodes``
+            is given.
+        max_nodes: nodes of branch and bound for each question (proof): a limit that is repeatable.
         budget: seconds for the whole search, None for no limit; then the best circuit so far is
-            returned.
+            returned. Its confirmation, by a verifier that reuses nothing, comes on top.
         workers: how many processes answer questions, or an ``Executor`` of ``concurrent.futures``
             (proof).
         points: random points of each domain that are tried besides the unperturbed input
@@ -104,21 +114,21 @@ def discover(
         ClaimFailsError: the network itself violates the claim, so that no circuit can be asked for.
     """
     run = _algorithm(algorithm)
-    if isinstance(t_max, bool) or not isinstance(t_max, int) or t_max < 1:
-        raise ArgumentError(
-            f"The 't_max' parameter must be a number of at least 1. Got {t_max!r} instead."
-        )
+    t_max = whole("t_max", t_max, least=1)
+    flag("local_check", local_check)
+    _check(graph, claim, assume_monotone, listener)
     components = _components(graph, granularity, outputs, shortcuts)
     if algorithm == "blocking-sets":
         run = partial(blocking_sets, t_max=t_max)
-    predicate = _predicate(components, claim, method, timeout, points, seed, device, workers)
+    limit = limits(timeout, max_nodes, USUAL_SECONDS)
+    predicate = _predicate(components, claim, method, limit, points, seed, device, workers)
     try:
         search = Search(
             predicate,
             ordered(components, claim, order, seed),
             monotonicity(claim, assume_monotone),
             listener,
-            _positive("budget", budget),
+            _limit("budget", budget),
         )
         _carry_out(search, run)
         circuit = components.full() if search.best is None else search.best
@@ -127,29 +137,38 @@ def discover(
         _drop_what_is_contradicted(search)
     finally:
         predicate.close()
+    searched, confirmation = search.seconds, None
+    if search.verdict is not None and search.verdict.proved:
+        with search.cut_short():
+            search.phase("confirming the circuit")
+        confirmation = confirm(circuit, claim, *limit, searched, seed=seed, device=device)
     settings = {
         "algorithm": algorithm if isinstance(algorithm, str) else _name(algorithm),
         "method": method,
         "granularity": granularity if isinstance(granularity, str) else repr(granularity),
-        "outputs": outputs,
-        "shortcuts": shortcuts,
+        "outputs": bool(outputs),
+        "shortcuts": bool(shortcuts),
         "order": order if isinstance(order, str) else list(order),
         "t_max": t_max if algorithm == "blocking-sets" else None,
-        "local_check": local_check,
-        "assume_monotone": assume_monotone,
-        "timeout": timeout,
-        "budget": budget,
-        "workers": workers if isinstance(workers, int) else type(workers).__name__,
-        "points": points if method == "sampling" else None,
-        "seed": seed,
+        "local_check": bool(local_check),
+        "assume_monotone": bool(assume_monotone),
+        "timeout": limit[0] if limit[0] < math.inf else None,
+        "max_nodes": limit[1],
+        "budget": None if budget is None or math.isinf(budget) else float(budget),
+        "workers": type(workers).__name__ if isinstance(workers, Executor) else int(workers),
+        "points": int(points) if method == "sampling" else None,
+        "seed": int(seed),
     }
+    faithful = _faithful(search.verdict, confirmation)
+    shown = None if faithful == "undecided" else search.verdict
     return Result(
         circuit=circuit,
         claim=claim,
-        faithful=_faithful(search),
+        faithful=faithful,
         verdict=search.verdict,
+        confirmation=confirmation,
         kept=kept,
-        minimality=minimality(search, circuit, search.verdict, kept),
+        minimality=minimality(search, circuit, shown, kept),
         lower=search.claimed_lower or None,
         lower_holds="unconditional" if search.monotone.known else "assumed",
         monotone=search.monotone.reason,
@@ -158,7 +177,7 @@ def discover(
         timeline=tuple(search.timeline),
         stopped=search.stopped,
         settings=settings,
-        seconds=search.seconds,
+        seconds=searched,
         lost=search.lost,
         shown=shown_by(search),
     )
@@ -172,7 +191,8 @@ def blocking_set(
     outputs: bool = True,
     shortcuts: bool = False,
     assume_monotone: bool = False,
-    timeout: float = 45.0,
+    timeout: float | None = None,
+    max_nodes: int | None = None,
     budget: float | None = None,
     workers: int | Executor = 1,
     seed: int = 0,
@@ -181,45 +201,45 @@ def blocking_set(
 ) -> BlockingSet:
     """Find a smallest set of components without which the network breaks the claim.
 
-    The dual of a smallest circuit, by the same search; see ``discover`` for the arguments.
+    The dual of a smallest circuit; see ``discover`` for the arguments. Where the predicate is not
+    known to be monotone, sets are asked about one by one, the small ones first, and the result says
+    up to which size that went.
     """
+    _check(graph, claim, assume_monotone, listener)
     components = _components(graph, granularity, outputs, shortcuts)
-    predicate = _predicate(components, claim, "proof", timeout, 0, seed, device, workers)
+    limit = limits(timeout, max_nodes, USUAL_SECONDS)
+    predicate = _predicate(components, claim, "proof", limit, 0, seed, device, workers)
     try:
         search = Search(
             predicate,
             components.discovery_order(),
             monotonicity(claim, assume_monotone),
             listener,
-            _positive("budget", budget),
+            _limit("budget", budget),
         )
-        found: list[Circuit | None] = []
-        _carry_out(search, lambda s: found.append(smallest_blocking_set(s)))
+        dual = SmallestBlockingSet(search)
+        _carry_out(search, lambda _search: dual.run())
         _drop_what_is_contradicted(search)
     finally:
         predicate.close()
-    removed = found[0] if found else None
-    return BlockingSet(
-        removed=removed,
-        verdict=None if removed is None else search.known(~removed),
-        lower=search.claimed_lower or None,
-        none=search.best == components.empty(),
-        holds="unconditional" if search.monotone.known else "assumed",
-        monotone=search.monotone.reason,
-        queries=dict(search.queries),
-        stopped=search.stopped,
-        seconds=search.seconds,
-    )
+    return BlockingSet.of_search(dual)
+
+
+def _check(graph: Any, claim: Any, assume_monotone: Any, listener: Any) -> None:
+    """Refuse what every search is given, if it is of the wrong kind."""
+    instance("graph", graph, Graph, "a Graph, as from Graph.from_torch or Graph.from_onnx")
+    instance("claim", claim, Claim, "a Claim")
+    flag("assume_monotone", assume_monotone)
+    if listener is not None and (isinstance(listener, type) or not callable(listener)):
+        raise refused("The 'listener' parameter", "a function of a Progress, or None", listener)
 
 
 def _algorithm(algorithm: str | Algorithm) -> Algorithm:
-    if callable(algorithm):
+    if callable(algorithm) and not isinstance(algorithm, type):
         return algorithm
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
-        raise ArgumentError(
-            f"The 'algorithm' parameter must be one of {', '.join(ALGORITHMS)}, or a function of "
-            f"a Search. Got {algorithm!r} instead."
-        )
+        expected = f"one of {', '.join(ALGORITHMS)}, or a function of a Search"
+        raise refused("The 'algorithm' parameter", expected, algorithm)
     return ALGORITHMS[algorithm]
 
 
@@ -242,20 +262,23 @@ def _predicate(
     components: Components,
     claim: Claim,
     method: str,
-    timeout: float,
+    limit: tuple[float, int | None],
     points: int,
     seed: int,
     device: torch.device | str,
     workers: int | Executor,
 ) -> Predicate:
-    if method not in METHODS:
-        raise ArgumentError(
-            f"The 'method' parameter must be 'proof' or 'sampling'. Got {method!r} instead."
-        )
+    if not isinstance(method, str) or method not in METHODS:
+        raise refused("The 'method' parameter", "'proof' or 'sampling'", method)
+    seed = arguments.seed(seed)
     if method == "sampling":
         return Sampled(components, claim, points, seed)
-    decided = Decided(components, claim, timeout, seed, device)
-    if isinstance(workers, int) and workers == 1 and not isinstance(workers, bool):
+    timeout, max_nodes = limit
+    decided = Decided(components, claim, timeout, seed, device, max_nodes)
+    if isinstance(workers, Executor):
+        return Distributed(decided, workers)
+    workers = whole("workers", workers, least=1)
+    if workers == 1:
         return decided
     return Distributed(decided, workers)
 
@@ -264,6 +287,8 @@ def _carry_out(search: Search, run: Callable[[Search], Any]) -> None:
     """Check that the network satisfies the claim, then search."""
     with search.cut_short():
         if not search.ask(search.components.full(), "the network itself").refuted:
+            search.phase("bounding the network")
+            search.predicate.prepare(search.left)
             run(search)
     refuted = search.known(search.components.full())
     if refuted is not None:
@@ -281,15 +306,14 @@ def _drop_what_is_contradicted(search: Search) -> None:
         search.timeline = [replace(moment, lower=None) for moment in search.timeline]
 
 
-def _faithful(search: Search) -> str:
-    if search.verdict is None:
+def _faithful(verdict: Verdict | None, confirmation: Confirmation | None) -> str:
+    """What is said of the circuit: proved only if a verifier without reuse says so too."""
+    if verdict is None:
         return "undecided"
-    return "proved" if search.verdict.proved else "sampled"
+    if confirmation is None:
+        return "sampled"
+    return "proved" if confirmation.verdict.proved else "undecided"
 
 
-def _positive(name: str, seconds: float | None) -> float | None:
-    if seconds is None:
-        return None
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
-        raise ArgumentError(f"The '{name}' parameter must be positive. Got {seconds!r} instead.")
-    return float(seconds)
+def _limit(name: str, seconds: float | None) -> float | None:
+    return None if seconds is None else time_limit(name, seconds)

@@ -62,7 +62,8 @@ class Distributed(Predicate):
         self._chunk = CHUNK if self._small else 1
         self._running: list[Call] = []
         settings = {
-            "timeout": local.timeout,
+            "timeout": local.timeout if local.timeout < math.inf else None,
+            "max_nodes": local.max_nodes,
             "seed": local.verifier.seed,
             "device": str(local.verifier.device),
         }
@@ -74,6 +75,9 @@ class Distributed(Predicate):
         if len(circuits) == 1:
             return self.local.ask(circuits, limit)
         return [verdict for part in self.stream(circuits, limit) for verdict in part]
+
+    def prepare(self, limit: float = math.inf) -> None:
+        self.local.prepare(limit)
 
     def stream(
         self, circuits: Sequence[Circuit], limit: float = math.inf

@@ -21,8 +21,7 @@ A candidate that stays undecided is no blocking set. A refuted circuit that cont
 it too, so larger ones are tried first; if none is refuted, that one set is excluded, the lower
 bound stays at its size for good, and the search goes on for a better circuit.
 
-The same loop with the roles exchanged gives the smallest blocking set: a smallest set that meets
-every faithful circuit (``smallest_blocking_set``).
+The same loop with the roles exchanged gives a smallest blocking set (``dual``).
 """
 
 from __future__ import annotations
@@ -90,36 +89,6 @@ def hitting_set(search: Search) -> Circuit | None:
 
     search_hitting_set(len(components), blocking, judge, search.raise_lower, enough, search.check)
     return search.best
-
-
-def smallest_blocking_set(search: Search) -> Circuit | None:
-    """The smallest set whose removal breaks the network; None if it was not found.
-
-    ``search.lower`` is then a lower bound of its size, and not of that of circuits.
-    """
-    components = search.components
-    full = components.full()
-    if faithful(search.ask(components.empty(), "the empty circuit")):
-        return None
-    found: list[Circuit] = []
-    search.phase("smallest blocking set")
-
-    def judge(candidate: int) -> Judgement:
-        removed = Circuit(components, candidate)
-        verdict = search.ask(full - removed)
-        if verdict.refuted:
-            found.append(removed)
-            return Judgement(True)
-        if faithful(verdict):
-            return Judgement(False, [greedy(search, full - removed).bits])
-        smaller = _faithful_below(search, full - removed)
-        return Judgement(False, [] if smaller is None else [greedy(search, smaller).bits])
-
-    first = [greedy(search).bits]
-    search_hitting_set(
-        len(components), first, judge, search.raise_lower, lambda _size: False, search.check
-    )
-    return found[0] if found else None
 
 
 def search_hitting_set(
@@ -216,16 +185,4 @@ def _refuted_above(search: Search, circuit: Circuit) -> tuple[Circuit, Refuted] 
         verdict = search.ask(larger)
         if isinstance(verdict, Refuted):
             return larger, verdict
-    return None
-
-
-def _faithful_below(search: Search, circuit: Circuit) -> Circuit | None:
-    """A faithful circuit within an undecided one, by halving how much is removed."""
-    rest = [component.name for component in search.order if component in circuit]
-    high = len(rest)
-    while high > 1:
-        high //= 2
-        smaller = circuit.remove(*rest[:high])
-        if faithful(search.ask(smaller)):
-            return smaller
     return None

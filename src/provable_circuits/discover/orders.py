@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from provable_circuits.arguments import each
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.metrics import LogitDifference, WinnerMargin, target_outputs
 from provable_circuits.claims.patching import FixedPatching, RangingPatching
@@ -32,6 +33,15 @@ def ordered(
     components: Components, claim: Claim, order: str | Sequence[str] = "paper", seed: int = 0
 ) -> list[Component]:
     """The components in the order asked for."""
+    if not isinstance(order, str):
+        names = each("order", order, str, "a component's name")
+        by_name = {component.name: component for component in components}
+        if sorted(names) != sorted(by_name):
+            raise ArgumentError(
+                "The 'order' parameter must name every component once: "
+                f"{len(by_name)} components, got {len(names)} names."
+            )
+        return [by_name[name] for name in names]
     if order == "paper":
         return list(components.discovery_order())
     if order == "attribution":
@@ -43,18 +53,10 @@ def ordered(
     if order == "random":
         shuffled = torch.randperm(len(components), generator=torch.Generator().manual_seed(seed))
         return [components[i] for i in shuffled.tolist()]
-    if isinstance(order, str):
-        raise ArgumentError(
-            f"The 'order' parameter must be one of {', '.join(ORDERS)}, or a list of all "
-            f"components' names. Got {order!r} instead."
-        )
-    by_name = {component.name: component for component in components}
-    if sorted(order) != sorted(by_name):
-        raise ArgumentError(
-            "The 'order' parameter must name every component once: "
-            f"{len(by_name)} components, got {len(order)} names."
-        )
-    return [by_name[name] for name in order]
+    raise ArgumentError(
+        f"The 'order' parameter must be one of {', '.join(ORDERS)}, or a list of all "
+        f"components' names. Got {order!r} instead."
+    )
 
 
 def attribution(components: Components, claim: Claim) -> Tensor:

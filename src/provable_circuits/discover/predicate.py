@@ -16,13 +16,15 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from provable_circuits.arguments import whole
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.patching import FixedPatching
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
+from provable_circuits.verify.deadline import limits
 from provable_circuits.verify.verdict import Held, Refuted, Verdict, Witness
-from provable_circuits.verify.verifier import Verifier
+from provable_circuits.verify.verifier import USUAL_SECONDS, Verifier
 
 
 def faithful(verdict: Verdict) -> bool:
@@ -93,6 +95,9 @@ class Predicate(ABC):
         """
         return []
 
+    def prepare(self, limit: float = math.inf) -> None:
+        """Do the work that all questions share, within so many seconds."""
+
     def close(self) -> None:
         """Give back what the predicate holds besides memory."""
 
@@ -111,7 +116,8 @@ class Decided(Predicate):
     Args:
         components: the components that circuits are sets of.
         claim: the claim.
-        timeout: seconds for each question.
+        timeout: seconds for each question; 45 by default, and none where ``max_nodes`` is given.
+        max_nodes: nodes for each question: a limit that is repeatable.
         seed: the seed of the attack's random starts.
         device: where bounds are computed.
     """
@@ -120,13 +126,14 @@ class Decided(Predicate):
         self,
         components: Components,
         claim: Claim,
-        timeout: float = 45.0,
+        timeout: float | None = None,
         seed: int = 0,
         device: torch.device | str = "cpu",
+        max_nodes: int | None = None,
     ) -> None:
         self.components = components
         self.claim = claim
-        self.timeout = timeout
+        self.timeout, self.max_nodes = limits(timeout, max_nodes, USUAL_SECONDS)
         self.verifier = Verifier(components, claim, seed=seed, device=device)
         self.together = 64 if self.verifier.small else 1
         self.foresees = self.verifier.small
@@ -137,13 +144,17 @@ class Decided(Predicate):
         if len(circuits) > 1:
             found = self.verifier.screen(circuits, min(self.timeout, limit))
         return [
-            self.verifier.ask(circuit, self._seconds(ends)) if verdict is None else verdict
+            self._ask(circuit, ends) if verdict is None else verdict
             for circuit, verdict in zip(circuits, found, strict=True)
         ]
 
-    def _seconds(self, ends: float) -> float:
-        """The time for a question of which all must end by a moment."""
-        return max(min(self.timeout, ends - time.monotonic()), 0.001)
+    def _ask(self, circuit: Circuit, ends: float) -> Verdict:
+        """The verdict on a circuit, by a moment on the clock at the latest."""
+        left = max(ends - time.monotonic(), 0.001)
+        return self.verifier.ask(circuit, min(self.timeout, left), self.max_nodes, left)
+
+    def prepare(self, limit: float = math.inf) -> None:
+        self.verifier.prepare(limit)
 
     def screen(self, circuits: Sequence[Circuit]) -> list[Verdict | None]:
         return self.verifier.screen(circuits, self.timeout)
@@ -184,10 +195,7 @@ class Sampled(Predicate):
                 "Sampling needs a patching with fixed values: Zero, Mean or Constant. "
                 f"Got {claim.patching!r} instead."
             )
-        if not isinstance(points, int) or points < 0:
-            raise ArgumentError(
-                f"The 'points' parameter must be a number of at least 0. Got {points!r} instead."
-            )
+        points = whole("points", points, least=0)
         self.components = components
         self.claim = claim
         graph = components.graph

@@ -16,6 +16,8 @@ from torch import Tensor
 
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.words import broken, domain_words, metric_words, patching_words
+from provable_circuits.discover.confirmation import Confirmation
+from provable_circuits.discover.dual import SmallestBlockingSet
 from provable_circuits.discover.guarantees import Kept, Minimality
 from provable_circuits.discover.pictures import size_chart
 from provable_circuits.discover.run import Run
@@ -36,9 +38,10 @@ class Result:
     Attributes:
         circuit: the circuit found.
         claim: the claim it was asked about.
-        faithful: ``"proved"`` everywhere in the claim's domains, ``"sampled"`` at points only, or
-            ``"undecided"``.
-        verdict: the verdict on the circuit found; None if nothing was shown of it.
+        faithful: ``"proved"`` everywhere in the claim's domains, by the search and once more by a
+            verifier that reuses nothing; ``"sampled"`` at points only; or ``"undecided"``.
+        verdict: the search's verdict on the circuit found; None if nothing was shown of it.
+        confirmation: what a verifier that reuses nothing says of a circuit that the search proved.
         kept: why each component of the circuit is kept.
         minimality: how minimal the circuit is.
         lower: no faithful circuit is smaller; None where nothing is claimed.
@@ -70,6 +73,7 @@ class Result:
     settings: Mapping[str, Any]
     seconds: float
     lost: float = 0.0
+    confirmation: Confirmation | None = None
     shown: Shown = NOTHING
 
     @property
@@ -103,6 +107,7 @@ class Result:
                 ],
             },
             "faithful": self.faithful,
+            "confirmation": None if self.confirmation is None else self.confirmation.document(),
             "bound": self._bound(),
             "claim": {
                 "inputs": [repr(domain) for domain in claim.inputs],
@@ -152,7 +157,8 @@ class Result:
 
     def _bound(self) -> float | None:
         """How far below zero the excess was bounded, or above; JSON has no infinity."""
-        bound = getattr(self.verdict, "bound", math.inf)
+        verdict = self.verdict if self.confirmation is None else self.confirmation.verdict
+        bound = getattr(verdict, "bound", math.inf)
         return bound if math.isfinite(bound) else None
 
     def record(
@@ -226,30 +232,64 @@ class BlockingSet:
     """A smallest set of components without which the network breaks the claim.
 
     Attributes:
-        removed: the set; None if it was not found, or there is none.
+        removed: the smallest set found; None if none was found, or there is none.
         verdict: the refutation of the network without it.
-        lower: no smaller set is blocking; None where nothing is claimed.
-        none: there is no blocking set at all, since the empty circuit was shown to be faithful.
-        holds: ``"unconditional"``, or ``"assumed"`` if the bound needs a monotone predicate.
+        lower: no set of fewer components is blocking; None where nothing is claimed.
+        none: there is no blocking set at all.
+        holds: how ``lower`` and ``none`` hold: ``"unconditional"``, or ``"assumed"`` if they need
+            a monotone predicate; None where nothing is claimed.
+        shown: every set of fewer components was proved not to be blocking, one by one: that part
+            of ``lower`` which rests on no assumption. 0 where nothing was shown.
         monotone: what is known of the predicate, in a sentence.
         queries: how many questions were answered how.
         stopped: ``"interrupted"`` or ``"budget"`` if the search was cut short, else None.
         seconds: how long it took.
+        of: how many components there are.
     """
 
     removed: Circuit | None
     verdict: Refuted | None
     lower: int | None
     none: bool
-    holds: str
+    holds: str | None
+    shown: int
     monotone: str
     queries: Mapping[str, int]
     stopped: str | None
     seconds: float
+    of: int
+
+    @classmethod
+    def of_search(cls, dual: SmallestBlockingSet) -> BlockingSet:
+        """What a search has found, after its assumption was dropped if answers contradict it."""
+        search, monotone = dual.search, dual.search.monotone
+        found = dual.found
+        removed, verdict = (None, None) if found is None else found
+        claimed = search.lower if monotone.usable else 0
+        none = found is None and (dual.complete or (dual.empty_is_faithful and monotone.usable))
+        if none:
+            assumed = not (dual.complete or monotone.known)
+            lower = dual.shown
+        else:
+            assumed = claimed > dual.shown and not monotone.known
+            lower = max(claimed, dual.shown)
+        return cls(
+            removed=removed,
+            verdict=verdict,
+            lower=None if none else lower or None,
+            none=none,
+            holds=("assumed" if assumed else "unconditional") if none or lower else None,
+            shown=dual.shown,
+            monotone=monotone.reason,
+            queries=dict(search.queries),
+            stopped=search.stopped,
+            seconds=search.seconds,
+            of=len(search.components),
+        )
 
     @property
     def smallest(self) -> bool:
-        """Whether no blocking set is smaller; if the predicate is monotone (see ``monotone``)."""
+        """Whether no blocking set is smaller, as far as ``holds`` says."""
         return self.removed is not None and self.lower == len(self.removed)
 
     def document(self) -> dict[str, Any]:
@@ -261,25 +301,63 @@ class BlockingSet:
             "smallest": self.smallest,
             "lower": self.lower,
             "holds": self.holds,
+            "shown": self.shown,
             "none": self.none,
             "monotone": self.monotone,
+            "in_words": list(self._sentences),
             "witness": None if self.verdict is None else witness_document(self.verdict),
             "queries": {"total": sum(self.queries.values()), "by_verdict": dict(self.queries)},
             "stopped": self.stopped,
             "seconds": self.seconds,
         }
 
-    def __str__(self) -> str:
+    @property
+    def _sentences(self) -> tuple[str, ...]:
+        """What was found, and what was shown of its size."""
+        everything = self.shown > self.of
+        if self.none and everything:
+            return ("there is none: without any set of components the network satisfies the claim",)
         if self.none:
-            return "Blocking set: there is none, since the empty circuit is faithful"
-        if self.removed is None:
-            return "Blocking set: none was found"
-        lines = [f"Blocking set: {', '.join(self.removed.names)}"]
-        lines.append("  without it the network breaks the claim, at a replayed witness")
-        if self.smallest:
             condition = "if so, " if self.holds == "assumed" else ""
-            lines.append(f"  {self.monotone}; {condition}no smaller set does so")
-        return "\n".join(lines)
+            empty = (
+                f"{self.monotone}; {condition}there is none, since the empty circuit is faithful"
+            )
+            return (empty, *self._without_assumption())
+        if self.removed is None:
+            return ("none was found", *self._bound())
+        found = "without it the network breaks the claim, at a replayed witness"
+        if not self.smallest:
+            return (found, "that no smaller set does so was not shown", *self._bound())
+        if self.holds == "assumed":
+            assumed = f"{self.monotone}; if so, no smaller set does so"
+            return (found, assumed, *self._without_assumption())
+        why = "each was asked about" if self.shown == self.lower else self.monotone
+        return (found, f"no smaller set does so: {why}")
+
+    def _bound(self) -> tuple[str, ...]:
+        """The lower bound of a set that is not known to be smallest."""
+        if not self.lower or self.lower == 1:
+            return ()
+        few = f"no set of fewer than {self.lower} components does so"
+        if self.holds != "assumed":
+            return (few,)
+        return (f"{self.monotone}; if so, {few}", *self._without_assumption())
+
+    def _without_assumption(self) -> tuple[str, ...]:
+        """What was shown beside what an assumption says."""
+        if self.holds != "assumed":
+            return ()
+        if self.shown <= 1:
+            return ("without that assumption, no size was excluded",)
+        return (f"without that assumption, no set of fewer than {self.shown} components does so",)
+
+    def __str__(self) -> str:
+        sentences = self._sentences
+        if self.removed is None:
+            head = f"Blocking set: {sentences[0]}"
+            return "\n".join([head, *(f"  {sentence}" for sentence in sentences[1:])])
+        head = f"Blocking set: {', '.join(self.removed.names)}"
+        return "\n".join([head, *(f"  {sentence}" for sentence in sentences)])
 
     def _repr_html_(self) -> str:
         return _html("" if self.removed is None else (~self.removed).draw(), str(self))

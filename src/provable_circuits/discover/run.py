@@ -13,6 +13,9 @@ A run is saved as a folder:
   ``<component>:patch:<tensor>``.
 
 Nothing that is read is executed, and every file is checked before anything is made of it.
+
+A run that is saved over an older one replaces its files, and the pages that ``show --html`` made of
+the older one go: they would tell of another circuit than the files beside them.
 """
 
 from __future__ import annotations
@@ -41,6 +44,12 @@ from provable_circuits.drawing.diagram import Diagram
 from provable_circuits.errors import DataError
 
 Array = NDArray[Any]
+
+PAGES = ("report.html", "comparison.html")
+"""The pages that are written into the folder of a run, unless another place is named."""
+
+PAGE_MARK = " \N{EN DASH} provable-circuits</title>"
+"""How the title of every such page ends; by that they are told from the pages of others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +100,10 @@ class Run:
         return np.asarray(values * std + mean)
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write the run into a folder, which is made if need be."""
+        """Write the run into a folder, which is made if need be.
+
+        Pages about an older run of that folder are removed; no other file is touched.
+        """
         folder = Path(folder)
         prepare_folder(folder)
         inputs = {"x": self.inputs, "outputs": self.outputs}
@@ -100,6 +112,7 @@ class Run:
                 inputs[name] = values
         document = {"format": FORMAT, "format_version": FORMAT_VERSION, **self.document}
         try:
+            _remove_pages(folder)
             _write_text(folder / "result.json", json.dumps(document, indent=2))
             _write_text(folder / "circuit.json", self.circuit)
             _write_text(folder / "diagram.json", json.dumps(asdict(self.diagram), indent=2))
@@ -153,6 +166,17 @@ def prepare_folder(folder: Path) -> None:
         probe.unlink()
     except OSError as error:
         raise DataError(f"The folder '{folder}' cannot be written: {error.strerror}.") from None
+
+
+def _remove_pages(folder: Path) -> None:
+    """Remove pages about a run that is replaced; what is no such page stays."""
+    for path in (folder / name for name in PAGES):
+        if not path.is_file():
+            continue
+        with path.open("rb") as file:
+            head = file.read(65536)
+        if PAGE_MARK.encode() in head:
+            path.unlink()
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -70,6 +70,10 @@ RESULT = {
     "version": str,
 }
 OPTIONAL: dict[tuple[str, ...], Any] = {
+    ("confirmation",): (
+        {"verdict": str, "stage": str, "reason": (str, None), "seconds": float},
+        None,
+    ),
     ("shown",): {"proved": [str], "refuted": [str]},
     ("claim", "digest"): (str, None),
     ("minimality", "withdrawn"): {
@@ -122,6 +126,12 @@ def check_result(document: Any, path: Path) -> None:
                 f"The file '{path}' is not that of a run: the word {word!r} at 'result.{place}' "
                 "has no meaning there."
             )
+    told = (document.get("confirmation") or {}).get("verdict", document["faithful"])
+    if (told == "proved") != (document["faithful"] == "proved"):
+        raise DataError(
+            f"The file '{path}' is not that of a run: it says that the circuit is "
+            f"{document['faithful']} and its confirmation {told}."
+        )
 
 
 def _check_optional(document: dict[str, Any], path: Path) -> None:

@@ -28,6 +28,7 @@ def summary(document: Mapping[str, Any]) -> str:
         why = STOPPED[document["stopped"]]
         lines.append(f"Stopped early: {why}; this is the best circuit so far")
     lines.append(f"Faithful: {FAITHFUL[document['faithful']].format(domains=len(inputs))}")
+    lines += _confirmation_lines(document)
     lines.append(f"  inputs    {inputs[0]}" + (" ..." if len(inputs) > 1 else ""))
     lines.append(f"  patching  {claim['patching']}")
     lines.append(f"  metric    {claim['metric']}")
@@ -41,6 +42,25 @@ def summary(document: Mapping[str, Any]) -> str:
     answers = ", ".join(f"{count} {kind}" for kind, count in sorted(queries["by_verdict"].items()))
     lines.append(f"Questions: {queries['total']} ({answers}) in {document['seconds']:.2f} s")
     return "\n".join(lines)
+
+
+def _confirmation_lines(document: Mapping[str, Any]) -> list[str]:
+    """What a verifier that reuses nothing says of a circuit that the search proved."""
+    confirmation = document.get("confirmation")
+    if confirmation is None:
+        return []
+    seconds = f"{confirmation['seconds']:.2f} s"
+    if confirmation["verdict"] == "proved":
+        return [f"  confirmed in {seconds}, by a verifier that reuses nothing"]
+    if confirmation["verdict"] == "refuted":
+        return [
+            "  proved by the search, but REFUTED by a verifier that reuses nothing: an internal",
+            "  inconsistency, please report it; nothing is claimed of this circuit",
+        ]
+    return [
+        "  proved by the search, but not confirmed: a verifier that reuses nothing was undecided",
+        f"  after {seconds} ({confirmation['reason']})",
+    ]
 
 
 def _by_layer(circuit: Mapping[str, Any]) -> list[str]:

@@ -59,6 +59,7 @@ class Request:
         timeout: seconds for each question of a search.
         check_timeout: seconds for the proof, from scratch, of a circuit that was found; None for
             the same.
+        max_nodes: nodes for each of these, instead of any limit in seconds; None for seconds.
         seed: of the choice of batches.
     """
 
@@ -70,6 +71,7 @@ class Request:
     folder: str | None = None
     timeout: float = 45.0
     check_timeout: float | None = None
+    max_nodes: int | None = None
     seed: int = 0
 
     def head(self, network: str) -> dict[str, Any]:
@@ -81,6 +83,8 @@ class Request:
         """
         told = asdict(self)
         del told["folder"]
+        if self.max_nodes is None:  # rows of before there was such a limit go on
+            del told["max_nodes"]
         return {**told, "network": network}
 
     def jobs(self, batches: int) -> list[Job]:
@@ -187,7 +191,7 @@ def _bench(request: Request) -> Bench:
     samples, _ = benchmark.means_from(batches, seed=request.seed)
     components = benchmark.graph.components(benchmark.granularity)
     check = request.timeout if request.check_timeout is None else request.check_timeout
-    return Bench(benchmark, components, batches, samples, request.timeout, check)
+    return Bench(benchmark, components, batches, samples, request.timeout, check, request.max_nodes)
 
 
 def _rows(
@@ -266,8 +270,7 @@ def _page(
         "",
         f"Network and inputs: {benchmark.origin}.",
         f"{len(bench.batches)} batches of {len(bench.batches[0].places)}, seed {request.seed}; "
-        f"{bench.timeout:g} s for each question of a search, {bench.check_timeout:g} s for each "
-        f"check of its circuit; {workers} worker(s){_memory(rows)}.",
+        f"{bench.limits_in_words}; {workers} worker(s){_memory(rows)}.",
     ]
     if request.experiment == "patching-robustness":
         lines.append(f"Means over {means}.")
@@ -295,6 +298,7 @@ def _command(request: Request, workers: int) -> str:
     words += [] if request.timeout == 45 else ["--timeout", f"{request.timeout:g}"]
     if request.check_timeout is not None:
         words += ["--check-timeout", f"{request.check_timeout:g}"]
+    words += [] if request.max_nodes is None else ["--max-nodes", str(request.max_nodes)]
     words += [] if request.seed == 0 else ["--seed", str(request.seed)]
     words += [] if workers == 1 else ["--workers", str(workers)]
     words += [] if request.folder is None else ["--data", "DIR"]

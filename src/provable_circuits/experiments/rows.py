@@ -68,6 +68,18 @@ class Bench:
     samples: Any
     timeout: float
     check_timeout: float
+    max_nodes: int | None = None
+    """Nodes for a question and for a check, instead of seconds."""
+
+    @property
+    def limits_in_words(self) -> str:
+        """The limits of questions and checks."""
+        if self.max_nodes is not None:
+            return f"{self.max_nodes} nodes for each question of a search and each check"
+        return (
+            f"{self.timeout:g} s for each question of a search, {self.check_timeout:g} s for each "
+            "check of its circuit"
+        )
 
     def balls(self, batch: Batch, eps: float) -> list[Domain]:
         """A ball around each input."""
@@ -87,8 +99,15 @@ class Bench:
         An interrupted search returns the best circuit so far, which is no row of a table: the
         interrupt goes on from here.
         """
+        timeout = self.timeout if self.max_nodes is None else None
         result = discover(
-            self.benchmark.graph, claim, self.components, algorithm, timeout=self.timeout, **more
+            self.benchmark.graph,
+            claim,
+            self.components,
+            algorithm,
+            timeout=timeout,
+            max_nodes=self.max_nodes,
+            **more,
         )
         if result.stopped == "interrupted":
             raise KeyboardInterrupt
@@ -96,7 +115,10 @@ class Bench:
 
     def decided(self, result: Result, claim: Claim) -> str:
         """What a fresh verifier says of a circuit."""
-        return verify(self.benchmark.graph, result.circuit, claim, self.check_timeout).kind
+        graph, timeout = self.benchmark.graph, self.check_timeout
+        if self.max_nodes is not None:
+            return verify(graph, result.circuit, claim, max_nodes=self.max_nodes).kind
+        return verify(graph, result.circuit, claim, timeout).kind
 
 
 def input_row(bench: Bench, job: Job) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from provable_circuits.arguments import instance, refused, whole
 from provable_circuits.drawing.files import save
 from provable_circuits.drawing.svg import svg
 from provable_circuits.errors import ArgumentError
@@ -36,6 +37,11 @@ class Circuit:
     bits: int
 
     def __post_init__(self) -> None:
+        if not isinstance(self.components, Components):
+            expected = "Components, as from graph.components()"
+            raise refused("The 'components' parameter of Circuit", expected, self.components)
+        if not isinstance(self.bits, int) or isinstance(self.bits, bool):
+            object.__setattr__(self, "bits", whole("bits", self.bits, "Circuit", least=0))
         if self.bits < 0 or self.bits >> len(self.components):
             raise ArgumentError(
                 f"The 'bits' parameter of Circuit must have at most {len(self.components)} bits. "
@@ -88,12 +94,12 @@ class Circuit:
         return tuple(component.name for component in self)
 
     def add(self, *names: str) -> Circuit:
-        """This circuit with more components kept."""
-        return self | self.components.circuit(names)
+        """This circuit with more components kept: ``circuit.add("fc1/0", "fc1/3")``."""
+        return self | self.components.circuit(self._names(names, "add"))
 
     def remove(self, *names: str) -> Circuit:
-        """This circuit with some components removed."""
-        return self - self.components.circuit(names)
+        """This circuit with some components removed: ``circuit.remove("fc1/0", "fc1/3")``."""
+        return self - self.components.circuit(self._names(names, "remove"))
 
     def restrict(self, layer: str) -> Circuit:
         """The components kept in one layer."""
@@ -175,6 +181,9 @@ class Circuit:
     @classmethod
     def from_json(cls, text: str, components: Components) -> Circuit:
         """Read what ``to_json`` wrote, against the same network's components."""
+        instance("text", text, str, "a text, as to_json gives it", "Circuit.from_json")
+        expected = "Components, as from graph.components()"
+        instance("components", components, Components, expected, "Circuit.from_json")
         try:
             record = json.loads(text)
         except json.JSONDecodeError as error:
@@ -208,6 +217,8 @@ class Circuit:
         """
         from provable_circuits.network.diagram import diagram_of
 
+        if other is not None:
+            self._bits_of(instance("other", other, Circuit, "a circuit", "Circuit.draw"))
         diagram = diagram_of(self, other)
         if path is not None:
             save(diagram, path)
@@ -224,12 +235,27 @@ class Circuit:
         kept = "; ".join(f"{layer} {', '.join(names)}" for layer, names in layers.items())
         return f"Circuit({len(self)} of {len(self.components)}: {kept or 'nothing kept'})"
 
+    @staticmethod
+    def _names(names: tuple[str, ...], method: str) -> tuple[str, ...]:
+        """The arguments of a method that takes names, one argument for each."""
+        for place, name in enumerate(names):
+            if isinstance(name, str):
+                continue
+            advice = f"write {method}(*names) to unpack several"
+            if isinstance(name, Component):
+                advice = f"write {method}(component.name)"
+            if isinstance(name, Circuit):
+                advice = "write circuit | other, or circuit - other"
+            expected = "a component's name"
+            raise refused(f"Argument {place} of Circuit.{method}", expected, name, advice)
+        return names
+
     def _with(self, bits: int) -> Circuit:
         return Circuit(self.components, bits)
 
     def _bits_of(self, other: Circuit) -> int:
         if not isinstance(other, Circuit):
-            raise ArgumentError(f"Expected a Circuit. Got {type(other).__name__} instead.")
+            raise refused("Both sides of an operation on circuits", "circuits", other)
         if other.components is not self.components and other.components != self.components:
             raise ArgumentError("Both circuits must be sets of the same network's components.")
         return other.bits

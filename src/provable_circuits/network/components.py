@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 import torch
 from torch import Tensor
 
+from provable_circuits.arguments import each, flag, refused
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.execution import Patch, run_circuits
 from provable_circuits.network.granularity import Granularity, Groups, named_granularity
@@ -113,6 +114,8 @@ class Components(Sequence[Component]):
 
     def index_of(self, name: str) -> int:
         """The place of a component in graph order."""
+        if not isinstance(name, str):
+            raise refused("A component's name", "a text", name)
         try:
             return self._index[name]
         except KeyError:
@@ -134,22 +137,23 @@ class Components(Sequence[Component]):
 
     def circuit(self, names: Iterable[str]) -> Circuit:
         """The circuit that keeps the named components."""
-        if isinstance(names, str):
-            raise ArgumentError(
-                f"The 'names' parameter must be a list of component names. Got {names!r} instead."
-            )
         bits = 0
-        for name in names:
+        for name in each("names", names, str, "a component's name", "circuit"):
             bits |= 1 << self.index_of(name)
         return self._circuit(bits)
 
     def circuit_of(self, mask: Tensor) -> Circuit:
         """The circuit that keeps what is true in a boolean tensor [components]."""
+        if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (len(self),):
+            expected = f"a boolean tensor of shape [{len(self)}]"
+            raise refused("The 'mask' parameter of circuit_of", expected, mask)
         return self._circuit(sum(1 << i for i, kept in enumerate(mask.tolist()) if kept))
 
     def masks(self, circuits: Sequence[Circuit]) -> Tensor:
         """Which components each circuit keeps: a boolean tensor [circuits, components]."""
-        for circuit in circuits:
+        for place, circuit in enumerate(circuits):
+            if not isinstance(getattr(circuit, "components", None), Components):
+                raise refused(f"Item {place} of the 'circuits' parameter", "a circuit", circuit)
             if circuit.components is not self and circuit.components != self:
                 raise ArgumentError("All circuits must be sets of the same network's components.")
         width = (len(self) + 7) // 8
@@ -184,14 +188,14 @@ def components_of(
     graph: Graph, granularity: str | Granularity, *, outputs: bool, shortcuts: bool
 ) -> Components:
     """The components of ``graph``; see ``Graph.components``."""
+    flag("outputs", outputs)
+    flag("shortcuts", shortcuts)
     layers = layers_of(graph)
     if isinstance(granularity, str):
         granularity = named_granularity(granularity, layers)
     elif not isinstance(granularity, Granularity):
-        raise ArgumentError(
-            "The 'granularity' parameter must be 'neuron', 'filter', 'auto' or a Granularity. "
-            f"Got {granularity!r} instead."
-        )
+        expected = "'neuron', 'filter', 'auto' or a Granularity"
+        raise refused("The 'granularity' parameter", expected, granularity)
     named = set(granularity.groups) if isinstance(granularity, Groups) else set()
     unknown = named - {layer.name for layer in layers}
     if unknown:

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from provable_circuits.arguments import instance, refused, whole
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.arrays import as_tensor
 from provable_circuits.network.layers import Layer
@@ -69,10 +70,7 @@ class Blocks(Granularity):
     size: int
 
     def __post_init__(self) -> None:
-        if self.size < 1:
-            raise ArgumentError(
-                f"The 'size' parameter of Blocks must be at least 1. Got {self.size} instead."
-            )
+        object.__setattr__(self, "size", whole("size", self.size, "Blocks", least=1))
 
     def partition(self, layer: Layer) -> Partition | None:
         _, labels = _along_channels(layer)
@@ -88,11 +86,8 @@ class Patches(Granularity):
     width: int
 
     def __post_init__(self) -> None:
-        if self.height < 1 or self.width < 1:
-            raise ArgumentError(
-                "The 'height' and 'width' parameters of Patches must be at least 1. "
-                f"Got {self.height} and {self.width} instead."
-            )
+        for name in ("height", "width"):
+            object.__setattr__(self, name, whole(name, getattr(self, name), "Patches", least=1))
 
     def partition(self, layer: Layer) -> Partition | None:
         if layer.kind != "conv":
@@ -118,6 +113,14 @@ class Groups(Granularity):
     """
 
     groups: Mapping[str, Mapping[str, Any]]
+
+    def __post_init__(self) -> None:
+        expected = "a mapping from names of layers to components"
+        instance("groups", self.groups, Mapping, expected, "Groups")
+        for layer, own in self.groups.items():
+            if not isinstance(own, Mapping):
+                what = f"The groups of layer {layer!r} in Groups"
+                raise refused(what, "a mapping from names to units", own)
 
     def partition(self, layer: Layer) -> Partition | None:
         groups = self.groups.get(layer.name)

@@ -1,10 +1,12 @@
 """From an ONNX file to a Graph.
 
 The nodes of the file are read in order. A name stands either for a tensor of the graph or for a
-constant. A node whose inputs are all constants is computed on the spot, and so is the shape of a
-tensor, for shapes are fixed but for the batch; every other node goes through its reader (see
-``onnx_readers``). Dimension 0 of the input is the batch. Where the file leaves its size free it is
-taken as 1: the graph is what the model computes for one sample.
+constant. A node whose inputs are all constants is computed on the spot (see ``onnx_folding``), and
+so is the shape of a tensor, for shapes are fixed but for the batch; every other node goes through
+its reader (see ``onnx_readers``). What a node means is what ONNX Runtime computes without
+optimisations; where runtimes or versions differ, it is refused. Dimension 0 of the input is the
+batch. Where the file leaves its size free it is taken as 1: the graph is what the model computes
+for one sample.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, checker, defs, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
 from torch import Tensor
 
 from provable_circuits.errors import ModelError, ModelFileError, UnsupportedOperationError
 from provable_circuits.network.graph import Graph, GraphBuilder
 from provable_circuits.network.onnx_file import load_model
+from provable_circuits.network.onnx_folding import fold
 from provable_circuits.network.onnx_node import (
     Array,
     OnnxNode,
@@ -35,12 +37,13 @@ from provable_circuits.network.onnx_node import (
     sample_constant,
 )
 from provable_circuits.network.onnx_readers import READERS
+from provable_circuits.network.onnx_types import type_conflict, type_of
 from provable_circuits.network.ops import Shape, ShapeError
 
 OLDEST_OPERATOR_SET = 9
 
 SUPPORTED_OPERATIONS = tuple(sorted([*READERS, "Constant", "Shape", "Size"]))
-"""What a model may do with tensors that depend on its input; with constants it may do anything."""
+"""What a model may do with tensors that depend on its input; with constants, see ``FOLDERS``."""
 
 _STANDARD_DOMAINS = ("", "ai.onnx")
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -80,6 +83,7 @@ class _Source:
 
     name: str
     batch: int
+    batch_is_free: bool
     shape: Shape
     element_type: int
 
@@ -119,7 +123,7 @@ def _source(graph: onnx.GraphProto) -> _Source:
             f"{where} must begin with a batch dimension of 1 or of free size, because with "
             f"{len(sizes)} dimensions the first one may mean something else; export it with one."
         )
-    return _Source(value.name, sizes[0] or 1, shape, kind.elem_type)
+    return _Source(value.name, sizes[0] or 1, sizes[0] is None, shape, kind.elem_type)
 
 
 class _Walk:
@@ -143,6 +147,7 @@ class _Walk:
         self.values[self.source.name] = self.builder.input(self.source.name, self.source.shape)
         self.origins = {tensor.name: tensor.name for tensor in graph.initializer}
         self.titles: dict[str, str] = {}
+        self.types = {self.source.name: self.source.element_type}
         self.uses = Counter(name for node in graph.node for name in node.input)
         self.uses[self.output] += 1
         self.operator_set = operator_set
@@ -154,12 +159,13 @@ class _Walk:
         """Find out what the outputs of one node stand for."""
         self._check(node)
         operands = tuple(self._operand(node, name) for name in node.input)
+        self._check_types(node, operands)
         constants = [value for value in operands if not isinstance(value, str)]
         try:
             if node.op_type in ("Shape", "Size") and isinstance(operands[0], str):
                 self.values[node.output[0]] = self._size(node, operands[0])
             elif len(constants) == len(operands) and node.op_type not in _NEVER_FOLDED:
-                self._fold(node, constants)
+                self._fold(node, operands)
             elif node.op_type in READERS:
                 self.values[node.output[0]] = READERS[node.op_type](self._node(node, operands))
             else:
@@ -196,7 +202,9 @@ class _Walk:
     def _constant_output(self, value: Array) -> Tensor:
         """The output of a model that ignores its input."""
         try:
-            return sample_constant(value, max(value.ndim - 1, 0), self.source.batch)
+            if value.ndim == 0:
+                raise UnsupportedFormError("its constant has no batch dimension")
+            return sample_constant(value, value.ndim - 1, self.source.batch)
         except UnsupportedFormError as error:
             raise ModelError(
                 f"The model's output '{self.output}' does not depend on its input, and {error}."
@@ -221,6 +229,24 @@ class _Walk:
             if name and name in self.values:
                 raise _invalid(node, f"'{name}' is made twice.")
 
+    def _check_types(self, node: onnx.NodeProto, operands: tuple[Value | None, ...]) -> None:
+        """Refuse inputs of types that the standard does not allow; note those of the outputs."""
+        types = [
+            self.types.get(name, 0)
+            if isinstance(value, str)
+            else type_of(value)
+            if value is not None
+            else None
+            for name, value in zip(node.input, operands, strict=True)
+        ]
+        conflict = type_conflict(node, self.operator_set, types)
+        if conflict:
+            raise _invalid(node, f"{conflict}.")
+        for attribute in node.attribute:
+            if node.op_type == "Cast" and attribute.name == "to":
+                types.insert(0, attribute.i)
+        self.types.update({name: types[0] or 0 for name in node.output if types})
+
     def _operand(self, node: onnx.NodeProto, name: str) -> Value | None:
         if name and name not in self.values:
             raise _invalid(node, f"nothing before it makes '{name}'.")
@@ -242,7 +268,9 @@ class _Walk:
             builder=self.builder,
             titles=self.titles,
             batch=self.source.batch,
+            batch_is_free=self.source.batch_is_free,
             element_type=self.source.element_type,
+            operator_set=self.operator_set,
         )
 
     def _size(self, node: onnx.NodeProto, tensor: str) -> Array:
@@ -253,27 +281,14 @@ class _Walk:
         attributes = _attributes(node)
         return np.array(sizes[attributes.get("start", 0) : attributes.get("end")], dtype=np.int64)
 
-    def _fold(self, node: onnx.NodeProto, constants: list[Array | None]) -> None:
-        """Compute a node all of whose inputs are constants, with ONNX's reference evaluator."""
-        feeds = {n: value for n, value in zip(node.input, constants, strict=True) if n}
-        inputs = [helper.make_empty_tensor_value_info(name) for name in feeds]
-        outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
-        graph = helper.make_graph([node], "constant", inputs, outputs)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.operator_set)])
-        try:
-            with np.errstate(all="ignore"):
-                results = ReferenceEvaluator(model).run(None, feeds)
-        except Exception as error:
-            raise UnsupportedFormError(
-                f"it cannot be computed from its constants ({error})"
-            ) from error
-        for value, result in zip(outputs, results, strict=True):
-            if not isinstance(result, np.ndarray | np.generic):
-                raise UnsupportedFormError("its result is not a tensor")
-            self.values[value.name] = np.asarray(result)
-            named = _WEIGHT.fullmatch(value.name)
-            inherited = self.origins.get(next(iter(feeds), ""), value.name)
-            self.origins[value.name] = value.name if named else inherited
+    def _fold(self, node: onnx.NodeProto, operands: tuple[Value | None, ...]) -> None:
+        """Compute a node all of whose inputs are constants."""
+        results = fold(node.op_type, self._node(node, operands))
+        for name, result in zip(node.output, results, strict=False):
+            self.values[name] = result
+            named = _WEIGHT.fullmatch(name)
+            inherited = self.origins.get(next(filter(None, node.input), ""), name)
+            self.origins[name] = name if named else inherited
 
 
 def _array(tensor: onnx.TensorProto) -> Array:

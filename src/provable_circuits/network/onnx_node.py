@@ -39,8 +39,10 @@ class OnnxNode:
         attributes: its attributes, by name.
         builder: the graph being written.
         titles: what each tensor of the graph shall be called in the end.
-        batch: the size of the batch dimension.
+        batch: the size of the batch dimension, 1 where it is free.
+        batch_is_free: whether the file leaves that size to its users.
         element_type: the type of the model's input, as a number of ``TensorProto.DataType``.
+        operator_set: the version of the standard that the model is written for.
     """
 
     output: str
@@ -53,7 +55,9 @@ class OnnxNode:
     builder: GraphBuilder
     titles: dict[str, str]
     batch: int
+    batch_is_free: bool
     element_type: int
+    operator_set: int
 
     def operand(self, index: int) -> Value | None:
         """The operand at ``index``, or None if it is left out."""
@@ -88,8 +92,16 @@ class OnnxNode:
         """Integers that older operator sets keep in an attribute and newer ones in an input."""
         if name in self.attributes:
             return tuple(self.attributes[name])
-        value = self.optional_constant(index)
-        return None if value is None else tuple(int(number) for number in value.reshape(-1))
+        if self.operand(index) is None:
+            return None
+        return tuple(int(number) for number in self.indices(index).reshape(-1))
+
+    def indices(self, index: int) -> Array:
+        """The constant at ``index``, which holds integers."""
+        value = self.constant(index)
+        if value.dtype.name not in ("int32", "int64"):
+            raise UnsupportedFormError(f"its input {index} holds {value.dtype} instead of integers")
+        return value
 
     def flag(self, name: str, default: bool = False) -> bool:
         """An attribute that is 0 or 1."""
@@ -111,6 +123,21 @@ class OnnxNode:
         if not -rank <= axis < rank:
             raise UnsupportedFormError(f"its axis {axis} does not exist in {rank} dimensions")
         return axis % rank
+
+    def axis_from_front(self, axis: int, rank: int) -> int:
+        """An axis where counting from the back came into the standard with operator set 11."""
+        if axis < 0 and self.operator_set < 11:
+            raise UnsupportedFormError(
+                f"its axis {axis} is negative, which operator set {self.operator_set} does not have"
+            )
+        return self.axis(axis, rank)
+
+    def axes(self, axes: tuple[int, ...], rank: int) -> tuple[int, ...]:
+        """Different axes of a batched tensor of ``rank`` dimensions, counted from the front."""
+        found = tuple(self.axis(axis, rank) for axis in axes)
+        if len(set(found)) != len(found):
+            raise UnsupportedFormError(f"its axes {list(found)} name one twice")
+        return found
 
     def sample_constant(self, value: Array, rank: int) -> Tensor:
         """A constant that meets samples of ``rank`` dimensions, without its batch dimension."""

@@ -56,8 +56,6 @@ def read_max_pool(node: OnnxNode) -> str:
     """MaxPool of two dimensions."""
     tensor = node.tensor(0)
     window = _window(node, tensor, None)
-    if any(pad >= window.reach[i % 2] for i, pad in enumerate(window.pads)):
-        raise UnsupportedFormError("its padding is as large as its window")
     op = MaxPool2d(window.kernel, window.stride, window.pads, window.dilation, window.ceil_mode)
     return node.add(op, tensor)
 
@@ -91,7 +89,7 @@ def _window(node: OnnxNode, tensor: str, kernel: Pair | None) -> Window:
         raise UnsupportedFormError(
             f"it takes feature maps of channels, height and width, and not {list(shape)}"
         )
-    size = (shape[1], shape[2])
+    size, convolves = (shape[1], shape[2]), kernel is not None
     kernel = _pair(node, "kernel_shape", kernel)
     stride, dilation = _pair(node, "strides", (1, 1)), _pair(node, "dilations", (1, 1))
     mode = node.attributes.get("auto_pad", "NOTSET")
@@ -99,13 +97,20 @@ def _window(node: OnnxNode, tensor: str, kernel: Pair | None) -> Window:
     if mode in ("SAME_UPPER", "SAME_LOWER"):
         for i in (0, 1):
             windows = math.ceil(size[i] / stride[i])
-            reach = dilation[i] * (kernel[i] - 1) + 1
-            total = max((windows - 1) * stride[i] + reach - size[i], 0)
+            total = (windows - 1) * stride[i] + kernel[i] - size[i]
+            if dilation[i] != 1 or total < (-1 if convolves else 0):
+                raise UnsupportedFormError(
+                    f"auto_pad {mode} with dilations, or with strides so large that the map would "
+                    "be cropped, means different things to different runtimes"
+                )
+            total = max(total, 0)
             pads[i], pads[i + 2] = total // 2, total - total // 2
             if mode == "SAME_LOWER":
                 pads[i], pads[i + 2] = pads[i + 2], pads[i]
     if len(pads) != 4 or min(pads) < 0:
         raise UnsupportedFormError(f"its pads {pads} are not four sizes from zero up")
+    if not convolves and any(pad >= kernel[i % 2] for i, pad in enumerate(pads)):
+        raise UnsupportedFormError("its padding is as large as its window")
     top, left, bottom, right = pads
     window = Window(kernel, stride, dilation, (top, left, bottom, right), False)
     if not node.flag("ceil_mode") or _fits(window, size) or mode.startswith("SAME"):

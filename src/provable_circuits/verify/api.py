@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from provable_circuits.arguments import instance
 from provable_circuits.claims.claim import Claim
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
@@ -16,8 +17,9 @@ def verify(
     graph: Graph,
     circuit: Circuit,
     claim: Claim,
-    timeout: float = 45.0,
+    timeout: float | None = None,
     *,
+    max_nodes: int | None = None,
     seed: int = 0,
     device: torch.device | str = "cpu",
 ) -> Verdict:
@@ -27,17 +29,19 @@ def verify(
         graph: the network.
         circuit: a circuit of that network.
         claim: over which inputs, under which patching, by which metric.
-        timeout: seconds after which the answer is Undecided.
+        timeout: seconds after which the answer is Undecided; 45 by default, and none where
+            ``max_nodes`` is given.
+        max_nodes: nodes of branch and bound after which it is: a limit that is repeatable.
         seed: the seed of random starts of the attack.
         device: where bounds are computed, such as ``"cuda"``.
 
     Returns:
         Proved, Refuted (with a witness that was replayed) or Undecided (with the reason).
     """
-    if not isinstance(circuit, Circuit):
-        raise ArgumentError(
-            f"The 'circuit' parameter must be a circuit. Got {type(circuit).__name__} instead."
-        )
+    instance("graph", graph, Graph, "a Graph, as from Graph.from_torch or Graph.from_onnx")
+    instance("circuit", circuit, Circuit, "a circuit")
     if circuit.components.graph is not graph and circuit.components.graph.digest != graph.digest:
         raise ArgumentError("The circuit belongs to another network than the one given.")
-    return Verifier(circuit.components, claim, seed=seed, device=device).ask(circuit, timeout)
+    return Verifier(circuit.components, claim, seed=seed, device=device, reuse=False).ask(
+        circuit, timeout, max_nodes
+    )

@@ -319,7 +319,7 @@ def _offsets(rows: Tensor, offsets: Tensor) -> Tensor:
 
 def _dot(rows: Tensor, offset: Tensor) -> Tensor:
     """Rows . b for a per-sample b that broadcasts: channel sums first, where b is per channel."""
-    if offset.ndim == 3 and offset.shape[1:] == (1, 1) and rows.ndim == 5:
+    if offset.ndim == 3 and offset.shape == (rows.shape[2], 1, 1) and rows.ndim == 5:
         return rows.sum((3, 4)) @ offset.flatten()
     return rows.flatten(2) @ offset.expand(rows.shape[2:]).flatten()
 

@@ -66,7 +66,6 @@ class Bisection:
     def run(self) -> str:
         """``proved``, ``refuted``, or ``open`` when it gave up."""
         while len(self.lower):
-            self.deadline.check()
             if self.parts > self.most:
                 return "open"
             some = slice(-self.width, None)
@@ -74,6 +73,7 @@ class Bisection:
             rest = slice(None, len(self.lower) - len(lower))
             self.lower, self.upper, self.open = self.lower[rest], self.upper[rest], self.open[rest]
             self.parts += len(lower)
+            self.deadline.spend(len(lower))
             region = Region({self.input: InputRange(lower, upper)})
             bounds = Bounds(self.structure, region, len(lower), deadline=self.deadline)
             bounds.compute()

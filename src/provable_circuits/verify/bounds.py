@@ -4,7 +4,9 @@ Forward: interval propagation, node by node, intersected with whatever is known 
 activation reads a tensor whose sign is still open at some units, those units alone are bounded
 again by a backward pass, and the tighter ends are carried on forward. Every end is an enclosure,
 rounding included, so ends from different passes, queries and parents of a split may be intersected
-freely.
+freely. Where an intersection is empty, one of two things is true. Below a split, whose constraint
+need not be met anywhere, no point is left: the subdomain is empty. Anywhere else two proofs
+contradict each other, and nothing may be concluded: ``InconsistentBoundsError``.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ from torch import Tensor
 from provable_circuits.network.execution import operations
 from provable_circuits.network.graph import Graph
 from provable_circuits.network.ops import Conv2d, Input, Linear, LinearOp, Op
-from provable_circuits.rounding import Interval, exact_products
+from provable_circuits.rounding import InconsistentBoundsError, Interval, exact_products
 from provable_circuits.verify.backward import Pass, Sizes, View, backward
-from provable_circuits.verify.deadline import Deadline, OutOfTime
+from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxation import Lines, leak, lines
 
@@ -79,6 +81,15 @@ class Structure:
         return frozenset(found.difference(self.graph.inputs))
 
     @cached_property
+    def upstream(self) -> dict[str, frozenset[str]]:
+        """For each tensor, those that it depends on, itself included."""
+        found: dict[str, frozenset[str]] = {}
+        for node in self.graph.nodes:
+            before = (found[name] for name in node.inputs)
+            found[node.name] = frozenset({node.name}).union(*before)
+        return found
+
+    @cached_property
     def inner(self) -> frozenset[str]:
         """Activations that lie before another one."""
         found: set[str] = set()
@@ -114,7 +125,9 @@ class Bounds:
 
     ``known`` ends are taken as they are; ``prior`` ends are intersected with what is computed.
     ``targets`` are masks [problems, *shape] of the units that are worth refining, by tensor;
-    ``refined`` those that were bounded backward already, which is kept up to date.
+    ``refined`` those that were bounded backward already, which is kept up to date. ``splits`` says
+    in which problems, [problems], units of a tensor were split; only there, and behind such a
+    tensor, may bounds contradict each other.
     """
 
     def __init__(
@@ -128,6 +141,7 @@ class Bounds:
         deadline: Deadline | None = None,
         targets: Mapping[str, Tensor] | None = None,
         refined: Mapping[str, Tensor] | None = None,
+        splits: Mapping[str, Tensor] | None = None,
     ) -> None:
         self.structure = structure
         self.region = region
@@ -143,6 +157,9 @@ class Bounds:
         self.deadline = deadline or Deadline()
         self.targets = targets
         self.refined = dict(refined or {})
+        self.splits = splits or {}
+        self.empty = torch.zeros(problems, dtype=torch.bool, device=structure.device)
+        """Problems of which no point is left, by bounds that their splits made contradict."""
 
     def compute(self, refine: bool | Collection[str] = True) -> None:
         """Enclose every tensor; with ``refine``, bound open units again by backward passes.
@@ -166,16 +183,29 @@ class Bounds:
                     ends = settled
             before = self.prior.get(name)
             if before is not None:
-                ends = (torch.maximum(ends[0], before[0]), torch.minimum(ends[1], before[1]))
+                ends = self._met(
+                    name, torch.maximum(ends[0], before[0]), torch.minimum(ends[1], before[1])
+                )
             self.ends[name] = ends
 
-    def empty(self) -> Tensor:
-        """Problems whose enclosures contradict each other, so that nothing is left of them."""
-        found = torch.zeros(self.problems, dtype=torch.bool, device=self.structure.device)
-        for name in self.prior:
-            lower, upper = self.ends[name]
-            found |= (lower > upper).flatten(1).any(1)
-        return found
+    def _met(self, name: str, lower: Tensor, upper: Tensor) -> Interval:
+        """The ends of an intersection; of an empty one, below a split, what encloses both sides.
+
+        Raises:
+            InconsistentBoundsError: it is empty, and no split can be the reason.
+        """
+        crossed = lower > upper
+        if not bool(crossed.any()):
+            return lower, upper
+        vacant = crossed.flatten(1).any(1).expand(self.problems)
+        excused = torch.zeros_like(self.empty)
+        for split, mask in self.splits.items():
+            if split in self.structure.upstream[name]:
+                excused |= mask
+        if bool((vacant & ~excused).any()):
+            raise InconsistentBoundsError(f"the bounds of {name!r} contradict each other")
+        self.empty = self.empty | vacant
+        return torch.minimum(lower, upper), torch.maximum(lower, upper)
 
     def select(self, problems: Tensor) -> Bounds:
         """The enclosures of some of the problems, each as often as it is named, and their lines."""
@@ -224,7 +254,7 @@ class Bounds:
             if self.deadline.passed:
                 self.refined[name] = done.unflatten(1, shape)
                 self.ends[name] = (flat_lower.unflatten(1, shape), flat_upper.unflatten(1, shape))
-                raise OutOfTime
+                self.deadline.check()
             dtype = torch.float32 if structure.single else torch.float64
             rows = lower.new_zeros(
                 self.problems, 2, part.shape[1], flat_lower.shape[1], dtype=dtype
@@ -236,7 +266,9 @@ class Bounds:
             flat_lower.scatter_(1, part, torch.maximum(flat_lower.gather(1, part), least))
             flat_upper.scatter_(1, part, torch.minimum(flat_upper.gather(1, part), most_))
             done = done.scatter(1, part, True)
-        self.ends[name] = (flat_lower.unflatten(1, shape), flat_upper.unflatten(1, shape))
+        self.ends[name] = self._met(
+            name, flat_lower.unflatten(1, shape), flat_upper.unflatten(1, shape)
+        )
 
     def view(self, dtype: torch.dtype) -> View:
         """What a backward pass needs, in the arithmetic of one dtype."""

@@ -1,12 +1,12 @@
 """Branch and bound: split the open ReLUs of problems until every part is proved or one breaks.
 
 A part is the set of inputs on which some ReLU inputs have fixed signs. Its two children fix one
-more unit. A part is done when the rigorous bound of its row is nonnegative, or when its enclosures
-contradict each other, so that it is empty. Parts are bounded in batches; a child inherits its
-parent's enclosures, slopes and multipliers. All open rows of all inputs of a question are searched
-together, as so many roots. Where all units are settled the part is a linear program, whose duals
-close it (``leaf``). With a piecewise-linear network the search ends, up to rounding at the
-threshold: there are finitely many parts.
+more unit. A part is done when the rigorous bound of its row is nonnegative, or when the signs that
+were fixed make its enclosures contradict each other, so that it is empty. Parts are bounded in
+batches; a child inherits its parent's enclosures, slopes and multipliers. All open rows of all
+inputs of a question are searched together, as so many roots. Where all units are settled the part
+is a linear program, whose duals close it (``leaf``). With a piecewise-linear network the search
+ends, up to rounding at the threshold: there are finitely many parts.
 
 Every bound also points to a corner of the region, which is tried as a candidate witness.
 """
@@ -252,7 +252,7 @@ class BranchAndBound(RootSearch):
         if not self.small or not bool(changed.any()):
             return self._relaxed(parts), empty
         relaxed, bounds = self._refined(parts[changed])
-        empty[changed] = bounds.empty()
+        empty[changed] = bounds.empty
         if bool(changed.all()):
             return relaxed, empty
         lower, upper = parts.lower.clone(), parts.upper.clone()
@@ -280,9 +280,24 @@ class BranchAndBound(RootSearch):
         known = {
             name: picked(self.roots.bounds.ends[name], parts.root) for name in self.structure.affine
         }
-        bounds = Bounds(structure, region, len(parts), known, ends, deadline=self.deadline)
+        bounds = Bounds(
+            structure,
+            region,
+            len(parts),
+            known,
+            ends,
+            deadline=self.deadline,
+            splits=self._splits(parts),
+        )
         bounds.compute(refine=self.small)
         return Relaxed.whole(bounds, self.units), bounds
+
+    def _splits(self, parts: Parts) -> dict[str, Tensor]:
+        """By tensor, the parts in which units of it that are open at the root have a sign."""
+        open_ = (self.whole.lower < 0) & (self.whole.upper > 0)
+        split = (_signs(parts.lower, parts.upper) != 0) & open_[parts.root]
+        pieces = self.units.split(split)
+        return {node.inputs[0]: pieces[node.name].any(1) for node in self.units.nodes}
 
     def _survivors(
         self,
@@ -380,6 +395,7 @@ class BranchAndBound(RootSearch):
     def _bound(self, parts: Parts) -> list[Parts] | None:
         """Bound the parts; those still open, or None when a witness was found."""
         self.parts += len(parts)
+        self.deadline.spend(len(parts))
         survivors: list[Parts] = []
         for some in _batches(len(parts), self.width):
             batch = parts[some]
@@ -418,6 +434,7 @@ class BranchAndBound(RootSearch):
 
     def _leaf(self, part: Parts) -> str:
         """Close a part without open units: proved, refuted or close."""
+        self.deadline.spend(1)
         _, bounds = self._refined(part)
         rows, offsets = self.roots.rows[part.root], self.roots.offsets[part.root]
         signs = self.units.spread(part.signs)
@@ -427,7 +444,7 @@ class BranchAndBound(RootSearch):
         signed = {n: (signs[n] * d).unsqueeze(1) for n, d in answer.multipliers.items()}
         value = bounds.backward(self.start, rows, multipliers=signed).value[:, 0]
         reached = value + offsets - slip(value, offsets)
-        if bool(((reached >= 0) | bounds.empty()).all()):
+        if bool(((reached >= 0) | bounds.empty).all()):
             self._reached = min(self._reached, max(float(reached.min()), 0.0))
             return "proved"
         self.deadline.check()

@@ -16,14 +16,13 @@ little over the domain, however large it is, the enclosures of C' are nearly as 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from provable_circuits.claims.encoding import Encoder, Query, Slice
+from provable_circuits.claims.encoding import Encoder, Query
 from provable_circuits.claims.patching import FixedPatching, Reachable
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Site
@@ -111,21 +110,12 @@ class Difference:
 
         A tensor that its query does not list is the network's own.
         """
-        where = known.query.tensors.get(node.name) or Slice(node.name)
-        if where.node not in known.ends:
-            if node.name in known.query.tensors or not self.encoder.folded:
-                return None
-            return self.encoder.at_point[node.name]
-        lower, upper = known.ends[where.node]
-        if where.kept is None or where.full:
-            return lower, upper
-        # Channels left out are zero, but for those that their own site is about to patch: what
-        # they would have been was never computed.
-        whole = lower.new_full((len(lower), *node.shape), math.inf if where.dead else 0.0)
-        return (
-            (-whole).index_copy(1, where.kept, lower),
-            whole.index_copy(1, where.kept, upper),
-        )
+        held = known.query.held(node.name)
+        if held.node in known.ends:
+            return held.tensor_bounds(known.ends[held.node], node.shape)
+        if node.name in known.query.tensors or not self.encoder.folded:
+            return None
+        return self.encoder.at_point[node.name]
 
     def _at_site(
         self,
@@ -166,13 +156,9 @@ class Difference:
 
     def _offer(self, query: Query, name: str, ends: Interval, derived: dict[str, Interval]) -> None:
         """Hand an enclosure to the node of the new query that it belongs to."""
-        where: Slice | None = query.tensors.get(name)
-        if where is None or where.node in query.common:
-            return
-        lower, upper = ends
-        if where.kept is not None and not where.full:
-            lower, upper = lower[:, where.kept], upper[:, where.kept]
-        derived[where.node] = (lower, upper)
+        held = query.held(name)
+        if name in query.tensors and held.node not in query.common:
+            derived[held.node] = held.node_bounds(ends)
 
 
 def _without_offset(op: Op) -> Op:

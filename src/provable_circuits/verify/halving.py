@@ -50,10 +50,10 @@ class Halving(RootSearch):
             return "open"
         root = torch.arange(len(lower), device=lower.device)
         while len(root):
-            self.deadline.check()
             some, rest = slice(-self.width, None), slice(None, -self.width)
             part = root[some], lower[some], upper[some]
             root, lower, upper = root[rest], lower[rest], upper[rest]
+            self.deadline.spend(len(part[0]))
             left = self._bound(*part)
             if left is None:
                 return "refuted"

@@ -16,7 +16,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from provable_circuits.claims.encoding import Encoder, Slice
+from provable_circuits.claims.encoding import Encoder
 from provable_circuits.claims.patching import FixedPatching
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Component, Site
@@ -54,12 +54,10 @@ class Inert:
 
     def _still(self, known: Known, site: Site, units: Tensor) -> Tensor:
         encoder = self.encoder
-        where = known.query.tensors.get(site.tensor) or Slice(site.tensor)
-        if not isinstance(encoder.claim.patching, FixedPatching) or where.node not in known.ends:
+        held = known.query.held(site.tensor)
+        if not isinstance(encoder.claim.patching, FixedPatching) or held.node not in known.ends:
             return torch.zeros(encoder.count, dtype=torch.bool)
-        lower, upper = known.ends[where.node]
+        lower, upper = held.tensor_bounds(known.ends[held.node], units.shape)
         patch = encoder.fixed[site.tensor][0]
-        if where.kept is not None and not where.full:
-            patch, units = patch[where.kept], units[where.kept]
         still = ((lower == patch) & (upper == patch))[:, units].all(1)
         return still.expand(encoder.count)

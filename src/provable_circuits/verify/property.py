@@ -39,7 +39,6 @@ import torch
 from torch import Tensor
 
 from provable_circuits.claims.encoding import InputRange
-from provable_circuits.errors import ArgumentError
 from provable_circuits.network.execution import evaluate
 from provable_circuits.network.graph import Graph, GraphBuilder
 from provable_circuits.network.lowering import lower
@@ -50,7 +49,7 @@ from provable_circuits.verify.bounds import Bounds, Structure
 from provable_circuits.verify.branching import BranchAndBound
 from provable_circuits.verify.confirm import replay_case
 from provable_circuits.verify.constraints import STRICT, Constraints
-from provable_circuits.verify.deadline import Deadline, OutOfTime
+from provable_circuits.verify.deadline import Deadline, OutOfNodes, OutOfTime, limits
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxation import leak
 from provable_circuits.verify.relaxed import Relaxed
@@ -58,6 +57,9 @@ from provable_circuits.verify.roots import Roots
 from provable_circuits.verify.slopes import optimise
 from provable_circuits.verify.units import Units
 from provable_circuits.verify.vnnlib import Case, Property
+
+USUAL_SECONDS = 60.0
+"""Seconds for a property, where nothing else is said."""
 
 ATTACK_STARTS = 8
 ATTACK_STEPS = 30
@@ -95,28 +97,36 @@ class PropertyVerdict:
 
 
 def decide(
-    graph: Graph, question: Property, timeout: float = 60.0, seed: int = 0
+    graph: Graph,
+    question: Property,
+    timeout: float | None = None,
+    seed: int = 0,
+    *,
+    max_nodes: int | None = None,
 ) -> PropertyVerdict:
     """Whether ``graph`` keeps clear of everything that ``question`` describes.
 
     Args:
         graph: the network.
         question: what must not happen.
-        timeout: seconds after which the answer is ``timeout``.
+        timeout: seconds after which the answer is ``timeout``; 60 by default, and none where
+            ``max_nodes`` is given.
         seed: the seed of random starts of the attack.
+        max_nodes: nodes after which the answer is ``timeout``: a limit that is repeatable.
 
     Raises:
         PropertyError: the property is about another number of inputs or outputs.
     """
-    if not timeout > 0:
-        raise ArgumentError(f"The 'timeout' parameter must be positive. Got {timeout} instead.")
+    seconds, max_nodes = limits(timeout, max_nodes, USUAL_SECONDS)
     question.check(graph)
     started = time.monotonic()
-    decision = _Decision(graph, question, Deadline.after(timeout), seed)
+    decision = _Decision(graph, question, Deadline.after(seconds, max_nodes), seed)
     try:
         status, reason = decision.answer()
+    except OutOfNodes:
+        status, reason = "timeout", f"{max_nodes} nodes were bounded"
     except OutOfTime:
-        status, reason = "timeout", f"{timeout:g} seconds have passed"
+        status, reason = "timeout", f"{seconds:g} seconds have passed"
     return PropertyVerdict(status, decision.found, reason, time.monotonic() - started)
 
 

@@ -5,7 +5,9 @@
     their layers where networks are large -> exact arithmetic, or halving of the inputs, where those
     can tell more
 
-A stage either answers or hands on what it learnt.
+A stage either answers or hands on what it learnt. Before hulls, and during a search whenever it has
+bounded several times as many nodes as at the last time, a longer attack is made, also from the
+points that the bounds of the search suggest. Its work is a share of the search's, by count.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from provable_circuits.verify.hull.search import FIRST_PARTS, MOST_PARTS, HullSe
 from provable_circuits.verify.memory import expanded, moved
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxed import Relaxed
+from provable_circuits.verify.restarts import Restarts
 from provable_circuits.verify.roots import Roots, slip
 from provable_circuits.verify.slopes import optimise
 from provable_circuits.verify.units import Units
@@ -49,9 +52,6 @@ SHARES = (0.8, 1.0)
 
 FEW_PARTS = 16
 """Parts of a large network after which hulls are tried."""
-
-LONG = 4
-"""How many times more steps the attack takes on what only hulls could prove."""
 
 REPLAYED = 4
 """How many of a batch of candidates are replayed, best first."""
@@ -89,15 +89,15 @@ class Question:
         """A rigorous upper bound of the rows' excess, so far."""
         self.closed = -math.inf
         """The same of the rows that linear bounds closed."""
+        self._restarts = Restarts(verifier, query, self.region, self.structure, deadline)
 
     def answer(self) -> Verdict:
         """Prove, refute, or say why neither."""
-        if self._identical():
-            return self._proved(None, "identical")
         if self._pool():
             return self._refuted("pool")
         last = self.verifier.last
-        quick = not self.small and last is not None and self.query.circuit <= last.circuit
+        derive = self.verifier.reuse and not self.small and last is not None
+        quick = derive and last is not None and self.query.circuit <= last.circuit
         bounds = self._bounds(quick)
         first, open_ = self._linear(bounds)
         if not len(open_):
@@ -118,13 +118,23 @@ class Question:
             return self._refuted("attack")
         return self._search(bounds, *open_.T)
 
-    def _proved(self, bounds: Bounds | None, stage: str) -> Verdict:
+    def identical(self) -> Proved | None:
+        """A proof for the network itself, where the claim compares the circuit with it: no work."""
+        (output,) = self.query.graph.outputs
+        op = self.query.graph[output].op
+        if not isinstance(op, Constant) or bool(op.value.any()):
+            return None
+        bound = float(self.query.offsets.max())
+        if not bound <= 0:
+            return None
+        return Proved(self.verifier.encoder.specification.at_most(bound), "identical")
+
+    def _proved(self, bounds: Bounds, stage: str) -> Verdict:
         verifier = self.verifier
         bound = verifier.encoder.specification.at_most(min(self.bound, 0.0))
         if verifier.last is not None and bool(self.settled.any()):
             bound = max(bound, verifier.last.bound)
-        ends = verifier.network_ends(self.deadline) if bounds is None else bounds.ends
-        known = {name: moved(pair, CPU) for name, pair in ends.items()}
+        known = {name: moved(pair, CPU) for name, pair in bounds.ends.items()}
         self.past.keep()
         verifier.last = Known(self.query.circuit, self.query, known, bound)
         return Proved(bound, stage)
@@ -142,15 +152,6 @@ class Question:
         return Undecided(reason, self.stage, specification.at_most(max(self.bound, 0.0)))
 
     # --- stages ---------------------------------------------------------------------------------
-
-    def _identical(self) -> bool:
-        """Whether the circuit is the network and the claim says so: what is compared is zero."""
-        (output,) = self.query.graph.outputs
-        op = self.query.graph[output].op
-        if not isinstance(op, Constant) or bool(op.value.any()):
-            return False
-        self.bound = float(self.query.offsets.max())
-        return self.bound <= 0
 
     def _pool(self) -> bool:
         """Earlier witnesses, latest first."""
@@ -268,13 +269,15 @@ class Question:
         relaxed = Relaxed.whole(roots.bounds, Units(roots.bounds))
         steps = 4 if self.small else 20
         choice = optimise(relaxed, roots.start, roots.rows, offsets, relaxed.slopes, steps=steps)
+        self._restarts.passed += steps * len(problems)
+        self._restarts.asked[problems, constraints] = True
         value = choice.found.value[:, 0]
         value = value + offsets - slip(value, offsets)
         self._narrow(max(self.closed, -float(value.min())))
         if bool((value >= 0).all()):
             return self._proved(bounds, "slopes")
         self.stage = "branching"
-        search = BranchAndBound(roots, self._try, self.deadline)
+        search = BranchAndBound(roots, self._attempt, self.deadline)
         try:
             status = search.run(choice, FEW_PARTS if hulls else math.inf)
             if status == "more":
@@ -303,7 +306,7 @@ class Question:
             if not len(some):
                 continue
             roots = self._roots(bounds, problems[some], constraints[some])
-            hulls = HullSearch(roots, self._try, self.deadline, self.past, most)
+            hulls = HullSearch(roots, self._attempt, self.deadline, self.past, most)
             still = hulls.run()
             if still is None:
                 return "refuted"
@@ -326,7 +329,8 @@ class Question:
     def _closer(self, bounds: Bounds, problems: Tensor) -> Bounds:
         """The bounds with what hulls make of tensors that all questions have in common."""
         memory, query = self.verifier.memory, self.query
-        closer_common(memory, bounds, query.common, problems)
+        with self.deadline.shared():
+            closer_common(memory, bounds, query.common, problems)
         prior = {node.inputs[0]: bounds.ends[node.inputs[0]] for node in self.structure.activations}
         known = memory.recall(query)
         closer = Bounds(
@@ -354,9 +358,9 @@ class Question:
         curved = not self.structure.kinked or self.region.has_balls(2)
         if roots is not None and curved:
             self.stage = "halving"
-            status = Halving(roots, self._try, self.deadline).run()
+            status = Halving(roots, self._attempt, self.deadline).run()
             if status == "refuted":
-                return self._refuted("halving")
+                return self._refuted(self.stage)
             if status == "proved":
                 return self._proved(bounds, "halving")
         return self.undecided(NOT_TIGHT if curved else TOO_CLOSE)
@@ -389,11 +393,11 @@ class Question:
         return self._climb(starts, everyone, constraints.repeat(starts_each + 1), steps)
 
     def _attack_long(self, problems: Tensor, constraints: Tensor) -> bool:
-        """Climb in many small steps from random points: a proof would cost far more."""
-        starts_each = self.verifier.attack_starts
-        copies = problems.repeat(starts_each)
-        steps = LONG * self.verifier.attack_steps
-        return self._climb(self._random(copies), copies, constraints.repeat(starts_each), steps)
+        """A longer attack on some rows, with an adaptive step size: a proof would cost far more."""
+        if not self._try(*self._restarts.attack(problems, constraints)):
+            return False
+        self.stage = "attack"
+        return True
 
     def _random(self, problems: Tensor) -> dict[str, Tensor]:
         generator = torch.Generator().manual_seed(self.verifier.seed)
@@ -411,19 +415,38 @@ class Question:
         )
         return bool((best.excess > 0).any()) and self._try(best.points, problems)
 
+    def _attempt(self, points: Mapping[str, Tensor], problems: Tensor) -> bool:
+        """Try what a search suggests; attack from the best of it when that is due."""
+        points, excess = self._evaluated(points, problems)
+        if self._replayed(points, problems, excess):
+            return True
+        restarts = self._restarts
+        restarts.suggest(points, problems, excess)
+        return restarts.due and self._attack_long(*restarts.asked.nonzero().T)
+
     def _try(self, points: Mapping[str, Tensor], problems: Tensor) -> bool:
         """Evaluate candidate points; replay those that seem to violate the claim."""
+        points, excess = self._evaluated(points, problems)
+        return self._replayed(points, problems, excess)
+
+    def _evaluated(
+        self, points: Mapping[str, Tensor], problems: Tensor
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        """Points for every input, and the excess there, [n, constraints]."""
         query = self.query
         missing = [name for name in query.graph.inputs if name not in points]
-        points = {**points, **middles(query.ranges, problems, missing)}
-        excess = excess_at(query.graph, points, query.rows[problems], query.offsets[problems])
+        whole = {**points, **middles(query.ranges, problems, missing)}
+        return whole, excess_at(query.graph, whole, query.rows[problems], query.offsets[problems])
+
+    def _replayed(self, points: Mapping[str, Tensor], problems: Tensor, excess: Tensor) -> bool:
+        """Replay the points that seem to violate the claim, best first."""
         worst = excess.amax(1)
         order = worst.argsort(descending=True)[:REPLAYED]
         likely = order[worst[order] > 0].tolist()
         if not likely:
             return False
         candidates = [
-            candidate_at(self.verifier.encoder, query.circuit, points, i, int(problems[i]))
+            candidate_at(self.verifier.encoder, self.query.circuit, points, i, int(problems[i]))
             for i in likely
         ]
         replayed = self.verifier.replay.witnesses(candidates)

@@ -7,6 +7,7 @@ by a component starts from what was learnt there.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,28 +15,40 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from provable_circuits import arguments
+from provable_circuits.arguments import each, instance, refused, whole
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.encoding import Encoder
 from provable_circuits.claims.metrics import LogitDifference, MaxAbs, Norm
+from provable_circuits.claims.patching import Reachable
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
 from provable_circuits.network.graph import Graph
 from provable_circuits.network.ops import Activation
-from provable_circuits.rounding import Interval, exact_products
+from provable_circuits.rounding import InconsistentBoundsError, Interval, exact_products
 from provable_circuits.verify.bounds import Bounds, Structure
 from provable_circuits.verify.branching import SMALL
-from provable_circuits.verify.deadline import Deadline, OutOfTime
+from provable_circuits.verify.deadline import Deadline, OutOfTime, limits
 from provable_circuits.verify.difference import Difference, Known
 from provable_circuits.verify.exact.stage import Exact
 from provable_circuits.verify.growth import Growth
 from provable_circuits.verify.inert import Inert
-from provable_circuits.verify.memory import Memory
+from provable_circuits.verify.memory import Memory, moved
 from provable_circuits.verify.question import Question
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.replay import Candidate, Replay
 from provable_circuits.verify.screen import Screen
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
+
+logger = logging.getLogger(__name__)
+
+CPU = torch.device("cpu")
+
+USUAL_SECONDS = 45.0
+"""Seconds for a question, where nothing else is said."""
+
+INCONSISTENT = "bounds contradict each other, an internal inconsistency that should be reported"
 
 POOL = 64
 """How many witnesses are kept to be tried on later circuits."""
@@ -51,6 +64,9 @@ class Verifier:
         attack_steps: steps of the gradient attack.
         attack_starts: random starts of the gradient attack for each input.
         device: where bounds are computed; circuits are encoded, and witnesses replayed, on the CPU.
+        reuse: whether a question may start from what earlier ones showed. Without, each is decided
+            as by a new verifier, and nothing is derived from the proof of another circuit: slower,
+            and with fewer places where something can go wrong.
     """
 
     def __init__(
@@ -62,21 +78,26 @@ class Verifier:
         attack_steps: int = 12,
         attack_starts: int = 2,
         device: torch.device | str = "cpu",
+        reuse: bool = True,
     ) -> None:
-        self.components = components
-        self.claim = claim
+        expected = "Components, as from graph.components()"
+        self.components: Components = instance(
+            "components", components, Components, expected, "Verifier"
+        )
+        self.claim: Claim = instance("claim", claim, Claim, "a Claim", "Verifier")
         self.device = _device(device)
         self.encoder = Encoder(components, claim)
         self.replay = Replay(self.encoder)
+        self.reuse = reuse
         self.memory = Memory()
         self.pool: list[Witness] = []
         self.inert = Inert(self.encoder)
         self.difference = Difference(self.encoder)
         self.exact = Exact(self.encoder)
         self.last: Known | None = None
-        self.seed = seed
-        self.attack_steps = attack_steps
-        self.attack_starts = attack_starts
+        self.seed = arguments.seed(seed)
+        self.attack_steps = whole("attack_steps", attack_steps, "Verifier", least=0)
+        self.attack_starts = whole("attack_starts", attack_starts, "Verifier", least=0)
         units = sum(
             math.prod(node.shape)
             for node in self.encoder.network.nodes
@@ -89,47 +110,111 @@ class Verifier:
         self._growth = Growth(self.encoder, self.replay)
         self._equality = _is_equality(claim)
 
-    def ask(self, circuit: Circuit, timeout: float = 45.0) -> Verdict:
-        """Prove or refute the claim of ``circuit``, within ``timeout`` seconds."""
-        deadline = Deadline.after(_seconds(timeout))
+    def ask(
+        self,
+        circuit: Circuit,
+        timeout: float | None = None,
+        max_nodes: int | None = None,
+        budget: float | None = None,
+    ) -> Verdict:
+        """Prove or refute the claim of ``circuit``.
+
+        Args:
+            circuit: the circuit.
+            timeout: seconds; 45 by default, and no limit where ``max_nodes`` is given.
+            max_nodes: how many nodes may be bounded: a limit that is repeatable.
+            budget: seconds that this question may take together with work that later ones share,
+                such as bounds of the network itself; as ``timeout`` by default.
+        """
+        seconds, max_nodes = limits(timeout, max_nodes, USUAL_SECONDS)
+        deadline = Deadline.after(seconds, max_nodes, budget)
         circuit = self._own(circuit)
-        settled = self.inert.settled(self.last, circuit)
-        if self.last is not None and bool(settled.all()):
-            self.last = replace(self.last, circuit=circuit)
-            return Proved(self.last.bound, "inert")
-        if self._equality:
-            verdict = self._exactly(circuit, deadline)
-            if verdict is not None:
-                return verdict
-        proved = self._split(circuit, deadline)
-        if proved is not None:
-            return proved
-        question = Question(self, self.encoder.encode(circuit), settled, deadline)
+        if not self.reuse:
+            self.forget()
         try:
-            if self.last is None and not self.small and self.encoder.specification.needs_reference:
-                self._begin(deadline)
-            return question.answer()
-        except OutOfTime:
-            return question.undecided("time")
+            return self._answer(circuit, deadline)
+        except InconsistentBoundsError as error:
+            logger.error("%s, asked about %r: nothing is concluded from it", error, circuit)
+            self.forget()
+            return Undecided(INCONSISTENT, "bounds")
+
+    def prepare(self, timeout: float | None = None) -> None:
+        """Bound what all questions have in common, so that none of them is charged for it.
+
+        Args:
+            timeout: seconds; no limit by default. What is not finished then, the questions finish.
+        """
+        seconds, _ = limits(timeout, None, math.inf)
+        try:
+            self._begin(Deadline.after(seconds))
+        except (OutOfTime, InconsistentBoundsError):
+            return  # the questions meet it again, and say so
         except (MemoryError, RuntimeError) as error:
             if not _out_of_memory(error):
                 raise
-            return question.undecided("memory")
 
-    def screen(self, circuits: Sequence[Circuit], timeout: float = 45.0) -> list[Verdict | None]:
+    def forget(self) -> None:
+        """Forget what earlier questions showed, their witnesses included."""
+        self.memory = Memory()
+        self.last = None
+        self.pool.clear()
+        self._screen.forget()
+
+    def _answer(self, circuit: Circuit, deadline: Deadline) -> Verdict:
+        question: Question | None = None
+        try:
+            if circuit == self.components.full():
+                nowhere = torch.zeros(self.encoder.count, dtype=torch.bool)
+                question = Question(self, self.encoder.encode(circuit), nowhere, deadline)
+                identical = question.identical()
+                if identical is not None:
+                    return identical
+            if self.reuse:
+                with deadline.shared():
+                    self._begin(deadline)
+            settled = self.inert.settled(self.last, circuit)
+            if self.last is not None and bool(settled.all()):
+                self.last = replace(self.last, circuit=circuit)
+                return Proved(self.last.bound, "inert")
+            if self._equality:
+                verdict = self._exactly(circuit, deadline)
+                if verdict is not None:
+                    return verdict
+            proved = self._split(circuit, deadline)
+            if proved is not None:
+                return proved
+            question = Question(self, self.encoder.encode(circuit), settled, deadline)
+            return question.identical() or question.answer()
+        except OutOfTime as limit:
+            return _stopped(question, limit.reason)
+        except (MemoryError, RuntimeError) as error:
+            if not _out_of_memory(error):
+                raise
+            return _stopped(question, "memory")
+
+    def screen(
+        self, circuits: Sequence[Circuit], timeout: float | None = None
+    ) -> list[Verdict | None]:
         """Cheap answers for many circuits at once; None for those that only ``ask`` can decide.
 
         Earlier witnesses, one pass of linear bounds and the corners that these point to, for all
         of them together. Of networks that are not small a circuit costs as much here as there, and
         all are left to ``ask``.
         """
-        deadline = Deadline.after(_seconds(timeout))
+        deadline = Deadline.after(*limits(timeout, None, USUAL_SECONDS))
+        if not self.reuse:
+            return [None] * len(circuits)
         try:
-            return self._screen.answers([self._own(circuit) for circuit in circuits], deadline)
+            own = [self._own(c) for c in each("circuits", circuits, Circuit, "a circuit")]
+            return self._screen.answers(own, deadline)
         except (MemoryError, RuntimeError) as error:
             if not _out_of_memory(error):
                 raise
             self._screen.forget()
+            return [None] * len(circuits)
+        except InconsistentBoundsError as error:
+            logger.error("%s, in a screening: nothing is concluded from it", error)
+            self.forget()
             return [None] * len(circuits)
 
     def broken(self, circuits: Sequence[Circuit]) -> list[bool]:
@@ -196,20 +281,31 @@ class Verifier:
         return bounds
 
     def _begin(self, deadline: Deadline) -> None:
-        """Ask about the network itself, whose proof is where those of its circuits start from.
+        """Bound the network's own tensors, and the patch source's, unless that was done before.
 
-        It compares equal with itself, so that this takes no more than enclosures of its tensors.
+        The network compares equal with itself: its proof, of which no more than these bounds are
+        needed, is where those of its circuits start from.
         """
-        full = self.components.full()
-        settled = torch.zeros(self.encoder.count, dtype=torch.bool)
-        Question(self, self.encoder.encode(full), settled, deadline).answer()
+        if self.last is not None or not self.encoder.specification.needs_reference:
+            return
+        self._bound_source(deadline)
+        query = self.encoder.encode(self.components.full())
+        known = {name: moved(pair, CPU) for name, pair in self.network_ends(deadline).items()}
+        bound = self.encoder.specification.at_most(min(float(query.offsets.max()), 0.0))
+        if bool((query.offsets <= 0).all()):
+            self.last = Known(query.circuit, query, known, bound)
+
+    def _bound_source(self, deadline: Deadline) -> None:
+        """Bound the tensors that patches are taken from, where those are a network's."""
+        if isinstance(self.claim.patching, Reachable):
+            graph, ranges = self.encoder.patch_source()
+            region = Region({name: ranges[name].to(self.device) for name in graph.inputs})
+            self.common_bounds(graph, region, deadline)
 
     def _own(self, circuit: Circuit) -> Circuit:
         """The circuit as a set of this verifier's components."""
         if not isinstance(circuit, Circuit):
-            raise ArgumentError(
-                f"The 'circuit' parameter must be a circuit. Got {type(circuit).__name__} instead."
-            )
+            raise refused("The 'circuit' parameter", "a circuit", circuit)
         if circuit.components is self.components or circuit.components == self.components:
             return circuit
         return self.components.circuit(circuit.names)
@@ -230,8 +326,8 @@ class Verifier:
         """The answer in exact arithmetic, where the network is small enough for it."""
         try:
             verdict = self.exact.decide(circuit, deadline)
-        except OutOfTime:
-            return Undecided("time", "exact")
+        except OutOfTime as limit:
+            return Undecided(limit.reason, "exact")
         if isinstance(verdict, Refuted):
             self.remember(verdict.witness)
         return verdict
@@ -256,16 +352,15 @@ def _device(name: torch.device | str) -> torch.device:
     return device
 
 
+def _stopped(question: Question | None, reason: str) -> Undecided:
+    """What is said of a question that was stopped, perhaps before it was written down."""
+    return Undecided(reason, "linear") if question is None else question.undecided(reason)
+
+
 def _is_equality(claim: Claim) -> bool:
     """Whether the claim asks for outputs that are equal, which enclosures can never prove."""
     metric = claim.metric
     return isinstance(metric, LogitDifference | MaxAbs | Norm) and metric.tolerance == 0
-
-
-def _seconds(timeout: float) -> float:
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
-        raise ArgumentError(f"The 'timeout' parameter must be positive. Got {timeout!r} instead.")
-    return float(timeout)
 
 
 def _out_of_memory(error: Exception) -> bool:

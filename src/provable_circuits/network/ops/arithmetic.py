@@ -108,7 +108,12 @@ class BatchNorm(Affine):
 
     def write_onnx(self, writer: OnnxWriter, *inputs: str) -> str:
         """A normalisation of mean 0 and variance 1, so that it is read as one again."""
-        if self.scale is None or self.shift is None or self.scale.shape != self.shift.shape:
+        if (
+            self.scale is None
+            or self.shift is None
+            or self.scale.shape != self.shift.shape
+            or not self.scale.shape
+        ):
             return super().write_onnx(writer, *inputs)
         scale, shift = self.scale.flatten(), self.shift.flatten()
         statistics = [torch.zeros_like(scale), torch.ones_like(scale)]

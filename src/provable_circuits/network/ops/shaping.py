@@ -138,9 +138,18 @@ class Pad(Shaping):
         return (rows[:, :, top : top + height, left : left + width],)
 
     def write_onnx(self, writer: OnnxWriter, *inputs: str) -> str:
+        # Without axes, ONNX Runtime's optimiser takes the zeros for padding of the pooling behind
+        # them, where padding never wins the maximum and may not count in the average. With some of
+        # the axes only, it fails where it moves a transposition from before the zeros to behind.
         top, left, bottom, right = self.padding
-        pads = torch.tensor([0, 0, top, left, 0, 0, bottom, right])
-        return writer.node("Pad", [inputs[0], writer.constant(pads)])
+        pads = writer.constant(torch.tensor([0, 0, top, left, 0, 0, bottom, right]))
+        axes = writer.constant(torch.arange(4))
+        return writer.node("Pad", [inputs[0], pads, "", axes])
+
+
+def _flattened(value: Tensor) -> Tensor:
+    """Each sample as a row, also where it is a single number without dimensions."""
+    return value.unsqueeze(-1).flatten(1)
 
 
 def _within(index: Tensor, count: int) -> bool:
@@ -161,7 +170,7 @@ class Gather(Shaping):
         return tuple(self.index.shape)
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        return inputs[0].flatten(1)[:, self.index]
+        return _flattened(inputs[0])[:, self.index]
 
     @cached_property
     def _repeats(self) -> int:
@@ -178,7 +187,7 @@ class Gather(Shaping):
 
     def pullback(self, rows: Tensor, *shapes: Shape) -> tuple[Tensor, ...]:
         flat = rows.new_zeros(len(rows), math.prod(shapes[0]))
-        flat = flat.index_add(1, self.index.flatten(), rows.flatten(1))
+        flat = flat.index_add(1, self.index.flatten(), _flattened(rows))
         return (flat.reshape(-1, *shapes[0]),)
 
     def to(self, dtype: torch.dtype, device: torch.device) -> Self:
@@ -209,11 +218,11 @@ class Scatter(Shaping):
     def forward(self, *inputs: Tensor) -> Tensor:
         (value,) = inputs
         flat = value.new_zeros(value.shape[0], math.prod(self.size))
-        flat = flat.index_copy(1, self.index.flatten(), value.flatten(1))
+        flat = flat.index_copy(1, self.index.flatten(), _flattened(value))
         return flat.reshape(-1, *self.size)
 
     def pullback(self, rows: Tensor, *shapes: Shape) -> tuple[Tensor, ...]:
-        return (rows.flatten(1)[:, self.index.flatten()].reshape(-1, *shapes[0]),)
+        return (_flattened(rows)[:, self.index.flatten()].reshape(-1, *shapes[0]),)
 
     def to(self, dtype: torch.dtype, device: torch.device) -> Self:
         return replace(self, index=self.index.to(device))

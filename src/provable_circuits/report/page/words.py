@@ -149,6 +149,15 @@ def statements(run: Run) -> list[Statement]:
 
 def _faithful(run: Run) -> Statement:
     document = run.document
+    if document["faithful"] == "undecided" and document.get("confirmation") is not None:
+        return Statement(
+            "Faithful",
+            "not confirmed",
+            OPEN,
+            "The search came to a proof, but a verifier that reuses nothing did not confirm it, so "
+            "that the circuit does not count as proved.",
+            _confirmed(document["confirmation"]),
+        )
     if document["faithful"] == "undecided":
         return Statement(
             "Faithful",
@@ -174,8 +183,23 @@ def _faithful(run: Run) -> Statement:
         SHOWN,
         "The claim holds for every input that it is about, not only for those that were tried."
         + spare,
-        ARITHMETIC,
+        ARITHMETIC + _confirmed(document.get("confirmation")),
     )
+
+
+def _confirmed(confirmation: Mapping[str, Any] | None) -> str:
+    """What a verifier that reuses nothing said of the circuit that was found."""
+    if confirmation is None:
+        return ""
+    seconds = f"{confirmation['seconds']:.2f} s"
+    if confirmation["verdict"] == "proved":
+        return f" Confirmed in {seconds} by a verifier that reuses nothing."
+    if confirmation["verdict"] == "refuted":
+        return (
+            f" That verifier refutes the circuit, after {seconds}: an internal inconsistency, "
+            "please report it."
+        )
+    return f" That verifier stayed undecided after {seconds} ({confirmation['reason']})."
 
 
 def _necessity(run: Run) -> Statement:
@@ -276,20 +300,21 @@ def _undecided(run: Run) -> Statement:
 
 def _blocking_set(run: Run) -> list[Statement]:
     found = run.document.get("blocking_set")
-    if not isinstance(found, dict) or not isinstance(found.get("components"), list):
+    if not isinstance(found, dict) or not isinstance(found.get("in_words"), list):
         return []
-    names = ", ".join(map(str, found["components"]))
-    smallest = found.get("smallest") is True
-    return [
-        Statement(
-            "Blocking set",
-            counted(len(found["components"]), "component"),
-            SHOWN if smallest and found.get("holds") == "unconditional" else PARTLY,
-            f"Without {names} the network itself breaks the claim."
-            + (" No smaller set does so." if smallest else ""),
-            f"{found.get('monotone', 'its witness')}.",
-        )
-    ]
+    names = found.get("components")
+    head, *others = (_sentence(str(sentence)) for sentence in found["in_words"])
+    answer = "none exists" if found.get("none") is True else "not found"
+    settled = found.get("none") is True or found.get("smallest") is True
+    if isinstance(names, list):
+        answer = counted(len(names), "component")
+        head = f"Without {', '.join(map(str, names))} the network itself breaks the claim"
+    firmness = SHOWN if settled and found.get("holds") == "unconditional" else PARTLY
+    if answer == "not found":
+        firmness = OPEN
+    basis = f"{found.get('monotone', 'its witness')}."
+    words = " ".join(f"{sentence}." for sentence in (head, *others))
+    return [Statement("Blocking set", answer, firmness, words, basis)]
 
 
 def reason(run: Run, component: str) -> tuple[str, str]:

@@ -137,6 +137,7 @@ class Search(Generic[Found]):
             if cell is None or cell.goal.over(cell.ends)[1] <= 0:
                 continue
             self.budget.spend()
+            self.deadline.spend(1)
             found, split = self._examine(cell)
             if found is not None:
                 return found

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 import torch
 from torch import Tensor
 
-from provable_circuits.rounding import Interval
+from provable_circuits.rounding import Interval, met
 from provable_circuits.verify.bounds import Bounds, Structure
 from provable_circuits.verify.costs import costliest, hinges
 from provable_circuits.verify.hull.chain import Chain
@@ -112,9 +112,10 @@ def closer_ends(bounds: Bounds, wanted: Collection[str]) -> Iterator[tuple[str, 
         if chain.entries > MOST_ENTRIES or _work(chain) > COMMON_WORK:
             return
         least, most = _least(chain, COMMON_STEPS).split(len(units))
+        closer = met((lower[units], upper[units]), (least, -most))
         ends[name] = (
-            lower.index_copy(0, units, torch.maximum(lower[units], least)).reshape(1, *shape),
-            upper.index_copy(0, units, torch.minimum(upper[units], -most)).reshape(1, *shape),
+            lower.index_copy(0, units, closer[0]).reshape(1, *shape),
+            upper.index_copy(0, units, closer[1]).reshape(1, *shape),
         )
         yield name, ends[name]
 

@@ -19,7 +19,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from provable_circuits.rounding import TINY, gamma
+from provable_circuits.rounding import TINY, gamma, met
 
 LARGEST = 0.98
 """The entries of a row that are kept apart make up so much of it."""
@@ -126,9 +126,8 @@ class Condensed:
 
     def with_ends(self, lower: Tensor, upper: Tensor) -> Condensed:
         """The same with closer ends of y."""
-        return self._changed(
-            lower=torch.maximum(self.lower, lower), upper=torch.minimum(self.upper, upper)
-        )
+        lower, upper = met((self.lower, self.upper), (lower, upper))
+        return self._changed(lower=lower, upper=upper)
 
     def _changed(self, **changes: Rows | Tensor) -> Condensed:
         """A copy that keeps what was worked out about the first layer."""

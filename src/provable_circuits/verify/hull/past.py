@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -63,12 +62,9 @@ class Past:
         """
         tensor = name
         if name in self.own:
-            held = self.query.tensors[self.own[name]]
             tensor = f"{self.own[name]}~"
-            if held.kept is not None and not held.full:
-                plane = math.prod(self.query.graph[name].shape[1:])
-                kept = held.kept.to(positions.device)
-                positions = kept[positions // plane] * plane + positions % plane
+            held = self.query.tensors[self.own[name]]
+            positions = held.positions(positions, self.query.graph[name].shape)
         known = self.outlines.tensors
         return known.setdefault(tensor, len(known)) * POSITIONS + positions
 

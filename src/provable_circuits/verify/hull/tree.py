@@ -89,7 +89,7 @@ class Tree:
         places = torch.arange(len(cover), device=self.root.row.device)
         open_ = [self.root[:0]]
         for some in places.split(2 * WIDTH):
-            self.ground.deadline.check()
+            self.ground.deadline.spend(len(some))
             parts = cover[some]
             value = self.bounds.certified(parts)
             closed = value >= 0
@@ -119,11 +119,11 @@ class Tree:
                 return True
             if len(waiting) > self.room:
                 return False
-            self.ground.deadline.check()
             many = 2 * len(waiting) > self.room
             batch = waiting.take_easiest(WIDTH) if many else waiting.take(WIDTH)
             children = split(batch)
             spent += len(children)
+            self.ground.deadline.spend(len(children))
             left = self._bounded(children)
 
     def _bounded(self, parts: Parts) -> Parts:

@@ -20,6 +20,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from provable_circuits.arguments import time_limit
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.encoding import Encoder, Query
 from provable_circuits.claims.patching import IntervalHull
@@ -100,7 +101,7 @@ class OutsideVerifier(ABC):
         Raises:
             ModelError, PropertyError: the files are no network and no property that fits it.
         """
-        _expect_positive(timeout)
+        timeout = time_limit("timeout", timeout)
         graph, question = Graph.from_onnx(onnx), read_property(vnnlib)
         question.check(graph)
         answer = self.ask(Path(onnx).resolve(), Path(vnnlib).resolve(), timeout)
@@ -131,7 +132,7 @@ def verify_outside(
     """
     if circuit.components.graph is not graph and circuit.components.graph.digest != graph.digest:
         raise ArgumentError("The circuit belongs to another network than the one given.")
-    _expect_positive(timeout)
+    timeout = time_limit("timeout", timeout)
     deadline = Deadline.after(timeout)
     encoder = Encoder(circuit.components, claim)
     query = encoder.encode(circuit)
@@ -214,8 +215,3 @@ def _doubted(answer: OutsideAnswer) -> OutsideAnswer:
         counterexample=None,
         reason=f"{answer.name} claims a violation {what}",
     )
-
-
-def _expect_positive(timeout: float) -> None:
-    if not timeout > 0:
-        raise ArgumentError(f"The 'timeout' parameter must be positive. Got {timeout} instead.")
