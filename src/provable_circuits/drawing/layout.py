@@ -156,7 +156,7 @@ def _frames(plans: Sequence[Plan], lines: Sequence[Sequence[int]], left: float) 
     for number, line in enumerate(lines):
         x = left
         for i in line:
-            frames.append(Frame(x, plans[i].width, number))
+            frames.append(Frame(x, plans[i].width, number, bool(plans[i].column.join)))
             x += plans[i].width + PANEL_GAP
     return frames
 

@@ -5,8 +5,9 @@ reaches it. Where tensors of several layers meet, in a residual sum or a concate
 place of its own, drawn as a plus: they are linked to it, and it to what reads the sum. So each
 block of a residual network has one connection around it, and every connection of the component
 graph (``component_graph``) is a path from one layer to another by way of such places.
-Layers without components are passed through. A link is a residual connection if there is a longer
-way beside it, through other layers.
+Layers without components are passed through. What reads only a part of a sum or a concatenation, a
+slice of it say, is linked to the layers which that part is computed from, and not to the join. A
+link is a residual connection if there is a longer way beside it, through other layers.
 """
 
 from __future__ import annotations
@@ -90,6 +91,7 @@ class _Place:
         join: the symbol of a join.
         sources: the columns that are linked to it.
         beside: it is a layer that projects a residual connection.
+        reads: the places, among those with components, that a join is computed from.
     """
 
     title: str
@@ -98,91 +100,118 @@ class _Place:
     join: str = ""
     sources: list[_Place] = field(default_factory=list)
     beside: bool = False
+    reads: frozenset[int] = frozenset()
 
 
 def _skeleton(components: Components) -> tuple[list[_Place], tuple[Link, ...]]:
     """The columns from the input to the output, joins among them, and the links between them."""
-    columns = _columns(components)
+    found = connections(components)
+    columns = _columns(components, found)
     number = {id(column): i for i, column in enumerate(columns)}
     beside = {i for i, column in enumerate(columns) if column.beside}
-    found = connections(components)
-    named: dict[tuple[int, int], tuple[tuple[int, int], ...] | None] = {}
-    for column in columns:
-        for source in column.sources:
-            there, own = _direct(found, source, column, columns[-1])
-            if there:
-                named[number[id(source)], number[id(column)]] = own
-    pairs = set(named)
+    named = {
+        (number[id(source)], number[id(column)]): _components_linked(found, source, column)
+        for column in columns
+        for source in column.sources
+    }
     return columns, tuple(
-        Link(*pair, dashed=_residual(pair, pairs, beside), pairs=named[pair])
-        for pair in sorted(pairs)
+        Link(*pair, dashed=_residual(pair, set(named), beside), pairs=named[pair])
+        for pair in sorted(named)
     )
 
 
-def _columns(components: Components) -> list[_Place]:
+def _columns(components: Components, found: Connections) -> list[_Place]:
+    """All places in graph order, each with those that are linked to it."""
     graph = components.graph
     begins = {site.layer.source: i for i, site in enumerate(components.sites)}
     cuts = {site.tensor: i for i, site in enumerate(components.sites)}
-    first = _Place("input")
+    first = _Place("input", INPUT)
     columns = [first]
     layers: dict[int, _Place] = {}
     joins: dict[str, _Place] = {}
-    origins: dict[str, list[_Place]] = {name: [first] for name in graph.inputs}
+    origins: dict[str, list[_Place]] = {}
     for node in graph.nodes:
-        inputs = [origins[name] for name in node.inputs if origins.get(name)]
-        arrived = _unique(place for origin in inputs for place in origin)
+        arrived = _unique(place for name in node.inputs for place in origins[name])
+        if node.name in graph.inputs:
+            arrived = [first]
         symbol = SYMBOLS.get(type(node.op))
-        if symbol is not None and len(arrived) > 1 and len(inputs) > 1:
-            join = _Place(JOINS[symbol], join=symbol)
-            for name in node.inputs:
-                inner = joins.get(name)
-                alone = len(graph.consumers[name]) == 1 and name not in graph.outputs
-                if inner is not None and alone and inner.join == symbol == "+":
-                    columns.remove(inner)
-                    join.sources += inner.sources
-                else:
-                    join.sources += origins.get(name, [])
-            join.sources = _unique(join.sources)
-            joins[node.name] = join
+        several = sum(bool(origins[name]) for name in node.inputs) > 1
+        if symbol is not None and several and len(arrived) > 1:
+            inner = {
+                name: joins[name]
+                for name in node.inputs
+                if name in joins and len(graph.consumers[name]) == 1 and name not in graph.outputs
+            }
+            join = _join(symbol, [(inner.get(name), origins[name]) for name in node.inputs])
+            join.reads = frozenset().union(*(found.tensors[name] for name in node.inputs))
             columns.append(join)
             arrived = [join]
         if node.name in begins:
             place = begins[node.name]
             site = components.sites[place]
-            layer = _Place(
-                site.layer.name, place, site.components, "", arrived, site.layer.is_shortcut
+            sources = _narrowed(arrived, frozenset(found.sources[place]))
+            layers[place] = _Place(
+                site.layer.name, place, site.components, "", sources, site.layer.is_shortcut
             )
-            layers[place] = layer
-            columns.append(layer)
+            columns.append(layers[place])
         if node.name in cuts:
-            own = layers[cuts[node.name]]
-            covered = bool((components.sites[cuts[node.name]].labels >= 0).all())
-            arrived = [own] if covered else _unique([own, *arrived])
-        if node.name not in graph.inputs:
-            origins[node.name] = arrived
+            arrived = [layers[cuts[node.name]], *arrived]
+        origins[node.name] = _narrowed(arrived, found.tensors[node.name])
+        if [place.join for place in origins[node.name]] == [symbol]:
+            joins[node.name] = origins[node.name][0]
     last = _unique(place for name in graph.outputs for place in origins[name])
-    return [*columns, _Place("output", sources=last)]
+    columns.append(_Place("output", sources=_narrowed(last, frozenset(found.output))))
+    return _read_by_some(columns)
+
+
+def _join(symbol: str, inputs: Iterable[tuple[_Place | None, list[_Place]]]) -> _Place:
+    """Where tensors meet: a sum that nothing else reads is a part of the sum that reads it.
+
+    Args:
+        symbol: what is drawn.
+        inputs: of each tensor the join that it is, if nothing else reads it, and its places.
+    """
+    sources: list[_Place] = []
+    for inner, places in inputs:
+        same = inner is not None and inner.join == symbol == "+"
+        sources += inner.sources if inner is not None and same else places
+    return _Place(JOINS[symbol], join=symbol, sources=_unique(sources))
+
+
+def _narrowed(places: Iterable[_Place], reads: frozenset[int]) -> list[_Place]:
+    """The same without layers that are not read, and with parts of joins instead of the whole."""
+    found: list[_Place] = []
+    for place in places:
+        if place.join and not place.reads <= reads:
+            found += _narrowed(place.sources, reads)
+        elif place.join or place.site in reads:
+            found.append(place)
+    return _unique(found)
+
+
+def _read_by_some(columns: list[_Place]) -> list[_Place]:
+    """The columns without joins that are linked to nothing."""
+    kept: list[_Place] = []
+    read: set[int] = set()
+    for column in reversed(columns):
+        if not column.join or id(column) in read:
+            kept.append(column)
+            read |= {id(source) for source in column.sources}
+    return kept[::-1]
 
 
 def _unique(places: Iterable[_Place]) -> list[_Place]:
     return list({id(place): place for place in places}.values())
 
 
-def _direct(
-    found: Connections, source: _Place, target: _Place, output: _Place
-) -> tuple[bool, tuple[tuple[int, int], ...] | None]:
-    """Whether a link is there, and which components it is between; None for all."""
-    if source.join or target.join:
-        return True, None
-    place = INPUT if source.site is None else source.site
-    if target is output:
-        return place in found.reaching, None
-    if target.site is None or (place, target.site) not in found.pairs:
-        return False, None
-    edges = found.pairs[place, target.site]
-    if place == INPUT or bool(edges.all()):
-        return True, None
-    return True, tuple((i, j) for i, j in edges.nonzero().tolist())
+def _components_linked(
+    found: Connections, source: _Place, target: _Place
+) -> tuple[tuple[int, int], ...] | None:
+    """Which components of two layers a link is between; None for all, and at a join."""
+    if source.site in (None, INPUT) or target.site is None:
+        return None
+    edges = found.pairs[source.site, target.site]
+    return None if bool(edges.all()) else tuple((i, j) for i, j in edges.nonzero().tolist())
 
 
 def _residual(pair: tuple[int, int], pairs: set[tuple[int, int]], beside: set[int]) -> bool:
