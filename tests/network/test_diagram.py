@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
-import onnx
 import pytest
 import torch
-from tests.network.networks import GRAPHS
 
 from provable_circuits.drawing.diagram import Link
 from provable_circuits.drawing.layout import arrange
@@ -20,10 +17,8 @@ from provable_circuits.errors import ArgumentError, DataError, MissingExtraError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
 from provable_circuits.network.diagram import diagram_of
-from provable_circuits.network.granularity import Blocks as Blocked
 from provable_circuits.network.graph import Graph, GraphBuilder
-from provable_circuits.network.layers import layers_of
-from provable_circuits.network.ops import Add, Concat, Conv2d, Linear, ReLU, Reshape
+from provable_circuits.network.ops import Add, Concat, Conv2d, Gather, Linear, ReLU
 
 
 def dense(*widths: int) -> Graph:
@@ -61,7 +56,7 @@ class Blocks:
 
 
 def links(components: Components) -> dict[tuple[str, str], bool]:
-    """The connections by the names of their ends, and whether each is dashed; joins are numbered."""
+    """The connections by the names of their ends, and whether each is dashed; joins by number."""
     diagram = diagram_of(components.full())
     count = itertools.count(1)
     titles = [f"{c.join}{next(count)}" if c.join else c.title for c in diagram.columns]
@@ -178,11 +173,46 @@ def test_sums_of_sums_are_one_unless_others_read_them() -> None:
     assert {("+1", "dddd"), ("+1", "+2"), ("ccc", "+2"), ("dddd", "+2")} <= set(found)
 
 
+def test_a_sum_that_is_an_output_stays_apart() -> None:
+    net = Blocks()
+    a, b, c = (net.conv(name, net.x) for name in ("a", "bb", "ccc"))
+    inner = net.add("inner", a, b)
+    graph = net.builder.build([inner, net.add("outer", inner, c)])
+    found = set(links(graph.components("filter", outputs=True)))
+    assert {("a", "+1"), ("bb", "+1"), ("+1", "+2"), ("ccc", "+2")} <= found
+    assert {("+1", "output"), ("+2", "output")} <= found
+
+
 def test_what_is_added_to_itself_joins_nothing() -> None:
     net = Blocks()
     a = net.conv("a", net.x)
     twice = net.add("twice", a, net.builder.add("relu", ReLU(), a))
     assert set(links(net.components(twice))) == {("input", "a"), ("a", "output")}
+
+
+def test_a_part_of_a_join_is_linked_to_what_it_is_computed_from() -> None:
+    net = Blocks()
+    a, b, c = (net.conv(name, net.x) for name in ("a", "bb", "ccc"))
+    joined = net.builder.add("joined", Concat(0), a, b)
+    part = net.builder.add("part", Gather(torch.arange(32, 64).reshape(2, 4, 4)), joined)
+    total = net.add("total", net.conv("dddd", part), c)
+    assert set(links(net.components(total, shortcuts=True))) == {
+        *(("input", name) for name in ("a", "bb", "ccc")),
+        ("bb", "dddd"),
+        ("dddd", "+1"),
+        ("ccc", "+1"),
+        ("+1", "output"),
+    }
+
+
+def test_a_constant_that_is_added_joins_nothing() -> None:
+    net = Blocks()
+    a, b = (net.conv(name, net.x) for name in ("a", "bb"))
+    joined = net.builder.add("joined", Concat(0), a, b, net.conv("ccc", net.x))
+    part = net.builder.add("part", Gather(torch.arange(16, 48).reshape(2, 4, 4)), joined)
+    fixed = net.builder.constant("fixed", torch.ones(2, 4, 4))
+    found = links(net.components(net.add("total", part, fixed)))
+    assert {pair for pair in found if pair[1] == "output"} == {("a", "output"), ("bb", "output")}
 
 
 def test_only_components_of_a_group_are_connected() -> None:
@@ -196,117 +226,6 @@ def test_only_components_of_a_group_are_connected() -> None:
     assert all(k.pairs is None for k in diagram.links if k != link)
     edges = [route.edges for route in arrange(diagram).routes if route.link == link]
     assert [len(lines) for lines in edges] == [2]
-
-
-# --- every connection is drawn -------------------------------------------------------------------
-
-
-def drawn(components: Components) -> set[tuple[str, str]]:
-    """The pairs of layers that lines of the drawing lead from and to, by way of joins alone."""
-    diagram = diagram_of(components.full())
-    layout = arrange(diagram)
-    assert {route.link for route in layout.routes} == set(diagram.links)
-    assert all(route.way or route.band for route in layout.routes)
-    reaching: list[set[int]] = [{i} for i in range(len(diagram.columns))]
-    for i, column in enumerate(diagram.columns):
-        if column.join:
-            before = [route.link.source for route in layout.routes if route.link.target == i]
-            assert len(before) > 1
-            reaching[i] = set().union(*(reaching[k] for k in before))
-    titles = [column.title for column in diagram.columns]
-    return {
-        (titles[source], titles[route.link.target])
-        for route in layout.routes
-        if not diagram.columns[route.link.target].join
-        for source in reaching[route.link.source]
-    }
-
-
-def in_component_graph(components: Components) -> set[tuple[str, str]]:
-    graph = components.full().to_networkx()
-    layer = {"input": "input", "output": "output"} | {c.name: c.layer for c in components}
-    return {(layer[one], layer[two]) for one, two in graph.edges}
-
-
-def in_onnx(path: Path, components: Components) -> set[tuple[str, str]]:
-    """The same from the file: which layers a layer reads, past those without components."""
-    model = onnx.load(path)
-    graph = model.graph
-    weights = {tensor.name for tensor in graph.initializer}
-    names = [layer.name for layer in layers_of(components.graph)]
-    cut = {site.layer.name for site in components.sites}
-    data = [value.name for value in graph.input if value.name not in weights]
-    origins: dict[str, set[str]] = {name: {"input"} for name in data}
-    weighted, found = 0, set()
-    for node in graph.node:
-        read = set().union(*(origins.get(name, set()) for name in node.input))
-        if node.op_type in ("Conv", "Gemm", "MatMul"):
-            name = names[weighted]
-            weighted += 1
-            if name in cut:
-                found |= {(source, name) for source in read}
-                read = {name}
-        origins |= dict.fromkeys(node.output, read)
-    assert weighted == len(names)
-    return found | {(source, "output") for value in graph.output for source in origins[value.name]}
-
-
-def joins_in_onnx(path: Path) -> int:
-    graph = onnx.load(path).graph
-    weights = {tensor.name for tensor in graph.initializer}
-    return sum(n.op_type == "Add" and not weights & set(n.input) for n in graph.node)
-
-
-def residual_network() -> Graph:
-    net = Blocks()
-    stream = net.block("a", net.conv("first", net.x), shortcut=True)
-    stream = net.block("b", net.block("c", stream))
-    flat = net.builder.add("flat", Reshape((32,)), stream)
-    weight = torch.randn(3, 32, generator=torch.Generator().manual_seed(1))
-    return net.builder.build([net.builder.add("head", Linear(weight), flat, layer="head")])
-
-
-@pytest.mark.parametrize("shortcuts", [False, True])
-@pytest.mark.parametrize("outputs", [False, True])
-def test_a_residual_network_is_drawn_as_its_file_has_it(
-    shortcuts: bool, outputs: bool, tmp_path: Path
-) -> None:
-    graph = residual_network()
-    graph.to_onnx(tmp_path / "net.onnx")
-    components = graph.components(Blocked(1), shortcuts=shortcuts, outputs=outputs)
-    found = drawn(components)
-    assert found == in_component_graph(components) == in_onnx(tmp_path / "net.onnx", components)
-    assert (("a.conv2", "c.conv1") in found) and (("a.conv2", "b.conv1") in found)
-    assert ("a.shortcut" if shortcuts else "first", "c.conv1") in found
-    text = components.full().draw()
-    assert text.count('<g class="join"><title>sum</title>') == 3
-
-
-@pytest.mark.parametrize("shortcuts", [False, True])
-def test_resnet2b_is_drawn_as_its_file_has_it(shortcuts: bool, shared_data: Path) -> None:
-    path = shared_data / "cifar10_resnet_2b.onnx"
-    components = Graph.from_onnx(path).components(shortcuts=shortcuts)
-    found = drawn(components)
-    assert found == in_component_graph(components) == in_onnx(path, components)
-    shortcut = next(
-        name for name in ("layer1.0.shortcut.0", "conv1") if shortcuts or name == "conv1"
-    )
-    assert (shortcut, "layer1.1.conv1") in found, "the shortcut of the first block"
-    assert ("layer1.0.conv2", "output") in found, "the sum of the first, around the second block"
-    joins = components.full().draw().count('<g class="join">')
-    assert joins == joins_in_onnx(path) == 2
-
-
-@pytest.mark.parametrize("make", GRAPHS.values(), ids=GRAPHS)
-def test_every_connection_of_the_component_graph_is_drawn(make: Callable[[], Components]) -> None:
-    components = make()
-    assert drawn(components) >= in_component_graph(components)
-
-
-@pytest.mark.parametrize("name", ["dense", "conv, filters", "conv, neurons", "conv, blocks"])
-def test_and_no_other(name: str) -> None:
-    components = GRAPHS[name]()
-    assert drawn(components) == in_component_graph(components)
 
 
 def test_layers_without_components_are_passed() -> None:
