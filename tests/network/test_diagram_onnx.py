@@ -82,7 +82,7 @@ class Model:
 
     def save(self, path: Path) -> Path:
         last = self.nodes[-1].output[0]
-        shape = ["batch", self.first, SIZE, SIZE]
+        shape: list[str | int | None] = ["batch", self.first, SIZE, SIZE]
         graph = helper.make_graph(
             self.nodes,
             "net",
