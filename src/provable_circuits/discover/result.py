@@ -19,6 +19,7 @@ from provable_circuits.claims.words import broken, domain_words, metric_words, p
 from provable_circuits.discover.confirmation import Confirmation
 from provable_circuits.discover.dual import SmallestBlockingSet
 from provable_circuits.discover.guarantees import Kept, Minimality
+from provable_circuits.discover.labels import check_labels, label_document
 from provable_circuits.discover.pictures import size_chart
 from provable_circuits.discover.run import Run
 from provable_circuits.discover.search import Moment
@@ -174,7 +175,8 @@ class Result:
 
         Args:
             settings: more settings to tell of, such as the names of files.
-            labels: what the claim's inputs show, one whole number for each.
+            labels: what the claim's inputs show, one whole number for each: the number of the
+                output that should be largest. Inputs that the network gets wrong are marked.
             mean: if inputs are ``(pixel - mean) / std``, the mean: one number, or one for each
                 channel.
             std: the standard deviation of that.
@@ -187,6 +189,9 @@ class Result:
         document["settings"] = {**(settings or {}), **document["settings"]}
         document["version"] = __version__
         document["claim"]["digest"] = claim_digest(circuit.components, self.claim)
+        known = None if labels is None else check_labels(labels, len(inputs))
+        outputs = circuit.components.graph.run(inputs, torch.float64).numpy()
+        document["labels"] = label_document(outputs, known)
         if blocking_set is not None:
             document["blocking_set"] = blocking_set.document()
             (document,) = settled_documents([document], [f"the {self.algorithm} search"])
@@ -195,9 +200,9 @@ class Result:
             circuit=circuit.to_json(),
             diagram=diagram_of(circuit),
             inputs=inputs.numpy(),
-            outputs=circuit.components.graph.run(inputs, torch.float64).numpy(),
+            outputs=outputs,
             witnesses=self._witness_arrays(),
-            labels=None if labels is None else np.asarray(labels),
+            labels=known,
             mean=None if mean is None else np.atleast_1d(np.asarray(mean)),
             std=None if std is None else np.atleast_1d(np.asarray(std)),
         )

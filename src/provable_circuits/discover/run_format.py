@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from provable_circuits.discover.guarantees import HOLDS, NECESSITY
 from provable_circuits.discover.json_shape import fits
+from provable_circuits.discover.labels import LABELS, label_document
 from provable_circuits.discover.summary import FAITHFUL, STOPPED
 from provable_circuits.drawing.diagram import Column, Diagram, Link, Node
 from provable_circuits.errors import ArgumentError, DataError
@@ -74,6 +75,7 @@ OPTIONAL: dict[tuple[str, ...], Any] = {
         {"verdict": str, "stage": str, "reason": (str, None), "seconds": float},
         None,
     ),
+    ("labels",): (LABELS, None),
     ("shown",): {"proved": [str], "refuted": [str]},
     ("claim", "digest"): (str, None),
     ("minimality", "withdrawn"): {
@@ -200,6 +202,7 @@ def check_together(run: Run, circuit: Mapping[str, Any], folder: Path) -> None:
         ("inputs.npz", count == len(document["claim"]["inputs"])),
         ("inputs.npz", count == len(document["claim"]["in_words"]["inputs"])),
         ("inputs.npz", run.labels is None or run.labels.shape == (count,)),
+        ("inputs.npz", document["labels"] == label_document(run.outputs, run.labels)),
         ("inputs.npz", _fits_channels(run)),
         ("witnesses.npz", all(run.witness(name) is not None for name in witnesses)),
         ("witnesses.npz", all(a is None or a.shape == run.inputs.shape[1:] for a in arrays)),
