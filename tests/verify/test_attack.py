@@ -151,7 +151,7 @@ def test_the_work_of_attacks_is_a_share_of_the_searchs(monkeypatch: pytest.Monke
     monkeypatch.setattr(restarts.Restarts, "attack", recorded)
     ball = pc.Ball(torch.zeros(10), 1.0)
     claim = pc.Claim([ball], pc.Zero(), pc.MaxAbs(0.75))
-    verifier = Verifier(components, claim)
+    verifier = Verifier(components, claim, attack_starts=256)
     verifier.ask(circuit, max_nodes=5000)
     assert len(ledger) >= 2, "choose a case that is attacked more than once"
     assert all(gradients > 0 for gradients, _, _ in ledger)
