@@ -153,8 +153,10 @@ def _marked(
         for mark, shape in zip(inputs, shapes, strict=True)
     ]
     op = node.op.to(given[0].dtype, given[0].device)
-    if isinstance(op, ops.Linear | ops.Conv2d):
-        made = replace(op, weight=torch.ones_like(op.weight), bias=None).spread(*filled)
+    if isinstance(op, ops.Linear):
+        made = filled[0].amax(-1, keepdim=True).expand(len(filled[0]), *node.shape)
+    elif isinstance(op, ops.Conv2d):
+        made = _convolved(op, filled[0])
     elif isinstance(op, ops.Activation | ops.Square | ops.Affine | ops.Divide):
         made = filled[0].expand(len(filled[0]), *node.shape)
     elif isinstance(op, ops.MaxPool2d):
@@ -165,6 +167,14 @@ def _marked(
         some = torch.stack([mark.flatten(1).any(1) for mark in filled]).any(0)
         made = some.reshape(-1, *[1] * len(node.shape)).expand(-1, *node.shape)
     return (made > 0).float()
+
+
+def _convolved(op: ops.Conv2d, mark: Tensor) -> Tensor:
+    """Units that are computed from marked ones; all channels of a group read the same."""
+    own = mark.unflatten(1, (op.groups, -1)).amax(2)
+    window = mark.new_ones(op.groups, 1, *op.weight.shape[2:])
+    made = replace(op, weight=window, bias=None).spread(own)
+    return made.repeat_interleave(len(op.weight) // op.groups, dim=1)
 
 
 def _cut(site: Site, mark: Tensor) -> Tensor:
