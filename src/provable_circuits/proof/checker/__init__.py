@@ -1,0 +1,1 @@
+"""The checker: certificates checked by NumPy, safetensors and the standard library alone."""

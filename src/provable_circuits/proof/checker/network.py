@@ -1,0 +1,542 @@
+"""The network: read from an ONNX file into the operations that the rules know.
+
+Operator set 22, one input and one output with a batch dimension first, and the operations below:
+anything else is refused. Tensors are made flat, without the batch dimension. Clipping and max
+pooling are written with ReLUs, exactly in real arithmetic:
+
+    min(max(x, a), b)  =  b - relu(b - (a + relu(x - a)))
+    max(x, y)          =  y + relu(x - y)              windows in a balanced tree
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from .arithmetic import Array, Refused
+from .operations import (
+    Average,
+    Bend,
+    Convolution,
+    Curve,
+    Larger,
+    Matrix,
+    Operation,
+    Pick,
+    Scale,
+    Sum,
+)
+from .problem import Step
+from .protobuf import Message
+
+OPERATOR_SET = 22
+MOST_UNITS = 2**22
+TYPES = {1: np.float32, 7: np.int64, 11: np.float64}
+RAW = {1: "<f4", 7: "<i8", 11: "<f8"}
+
+Shape = tuple[int, ...]
+
+
+@dataclass
+class Network:
+    """Steps in order, the shape of every tensor, and the names of input and output."""
+
+    steps: list[Step]
+    shapes: dict[str, Shape]
+    input: str
+    output: str
+
+
+def read_network(path: Path) -> Network:
+    """The network of an ONNX file."""
+    return parse_network(path.read_bytes())
+
+
+def parse_network(data: bytes) -> Network:
+    """The network of the bytes of an ONNX file."""
+    model = Message(data)
+    opsets = {m.text(1): m.integer(2) for m in model.messages(8)}
+    if opsets != {"": OPERATOR_SET}:
+        raise Refused(f"The network file is not of ONNX operator set {OPERATOR_SET} alone.")
+    if len(model.messages(7)) != 1:
+        raise Refused("The network file has not one graph.")
+    return _Reader(model.messages(7)[0]).network()
+
+
+class _Reader:
+    def __init__(self, graph: Message) -> None:
+        self.graph = graph
+        self.constants: dict[str, Array] = {}
+        self.shapes: dict[str, Shape] = {}
+        self.steps: list[Step] = []
+
+    def network(self) -> Network:
+        for tensor in self.graph.messages(5):
+            self._fresh(tensor.text(8))
+            self.constants[tensor.text(8)] = _tensor(tensor)
+        inputs = [m for m in self.graph.messages(11) if m.text(1) not in self.constants]
+        outputs = self.graph.messages(12)
+        if len(inputs) != 1 or len(outputs) != 1:
+            raise Refused("The network has not one input and one output.")
+        name = inputs[0].text(1)
+        self.step(name, None, (), _shape(inputs[0]))
+        for node in self.graph.messages(1):
+            self._node(node)
+        output = self.own(outputs[0].text(1))
+        return Network(self.steps, self.shapes, name, output)
+
+    def _fresh(self, name: str) -> None:
+        if not name or name in self.constants or name in self.shapes:
+            raise Refused(f"The network file makes the tensor {name[:80]!r} twice.")
+
+    def step(self, name: str, operation: Operation | None, inputs: Sequence[str], shape: Shape) -> str:
+        self._fresh(name)
+        units = math.prod(shape)
+        if not 0 < units <= MOST_UNITS:
+            raise Refused(f"The tensor {name[:80]!r} has {units} units.")
+        self.shapes[name] = shape
+        self.steps.append(Step(name, operation, tuple(inputs), units))
+        return name
+
+    def own(self, name: str) -> str:
+        if name not in self.shapes:
+            raise Refused(f"The network file reads {name[:80]!r} before it is made.")
+        return name
+
+    def _node(self, message: Message) -> None:
+        kind, outputs = message.text(4), message.texts(2)
+        reader = READERS.get(kind)
+        if reader is None or len(outputs) != 1 or message.text(7):
+            raise Refused(f"The operation {kind[:40]!r} is none that the checker knows.")
+        attributes: dict[str, Message] = {}
+        for attribute in message.messages(5):
+            if attributes.setdefault(attribute.text(1), attribute) is not attribute:
+                raise Refused(f"An operation {kind!r} has an attribute twice.")
+        node = _Node(self, kind, message.texts(1), outputs[0], attributes)
+        try:
+            reader(node)
+        except (ValueError, IndexError, TypeError, OverflowError, MemoryError) as error:
+            raise Refused(f"An operation {kind!r} does not fit its tensors.") from error
+        if node.attributes:
+            raise Refused(f"The attribute {sorted(node.attributes)[0]!r} of {kind!r} is unknown.")
+
+
+@dataclass
+class _Node:
+    reader: _Reader
+    kind: str
+    inputs: list[str]
+    output: str
+    attributes: dict[str, Message]
+
+    def integers(self, name: str, default: Sequence[int]) -> list[int]:
+        attribute = self.attributes.pop(name, None)
+        if attribute is None:
+            return list(default)
+        if attribute.integer(20) == 2:
+            return [attribute.integer(3)]
+        return attribute.integers(8)
+
+    def integer(self, name: str, default: int) -> int:
+        (value,) = self.integers(name, [default])
+        return value
+
+    def float(self, name: str, default: float) -> float:
+        attribute = self.attributes.pop(name, None)
+        return default if attribute is None else attribute.float(2)
+
+    def constant(self, place: int) -> Array:
+        try:
+            return self.reader.constants[self.inputs[place]]
+        except (KeyError, IndexError):
+            raise Refused(f"An operand of {self.kind!r} is no constant of the file.") from None
+
+    def is_constant(self, place: int) -> bool:
+        return self.inputs[place] in self.reader.constants
+
+    def tensor(self, place: int) -> tuple[str, Shape]:
+        name = self.reader.own(self.inputs[place])
+        return name, self.reader.shapes[name]
+
+    def count(self, *allowed: int) -> None:
+        if len(self.inputs) not in allowed:
+            raise Refused(f"An operation {self.kind!r} has {len(self.inputs)} operands.")
+
+    def make(self, operation: Operation, inputs: Sequence[str], shape: Shape, part: str = "") -> str:
+        name = f"{self.output}~{part}" if part else self.output
+        return self.reader.step(name, operation, inputs, tuple(int(n) for n in shape))
+
+    def pick(self, sources: Sequence[str], index: Array, part: str = "") -> str:
+        sizes = [math.prod(self.reader.shapes[name]) for name in sources]
+        return self.make(Pick(index.reshape(-1).astype(np.int64), sizes), sources, index.shape, part)
+
+
+def _indices(shape: Shape) -> Array:
+    return np.arange(math.prod(shape)).reshape(shape)
+
+
+def _matmul(node: _Node) -> None:
+    node.count(2)
+    left = node.is_constant(0)
+    weight = _real(node.constant(0 if left else 1))
+    name, shape = node.tensor(1 if left else 0)
+    if weight.ndim != 2 or (left and len(shape) < 2) or not shape:
+        raise Refused("MatMul is not by a matrix.")
+    inner = weight.shape[1] if left else weight.shape[0]
+    rows = shape[-2] if len(shape) > 1 else 1
+    if inner != (rows if left else shape[-1]):
+        raise Refused("MatMul does not fit its tensors.")
+    count = math.prod(shape) // (rows * shape[-1])
+    made = (*shape[:-2], weight.shape[0], shape[-1]) if left else (*shape[:-1], weight.shape[1])
+    node.make(Matrix(weight, (count, rows, shape[-1]), left), [name], made)
+
+
+def _sum(node: _Node) -> None:
+    node.count(2)
+    minus = node.kind == "Sub"
+    if node.is_constant(0) or node.is_constant(1):
+        first = node.is_constant(0)
+        shift, (name, shape) = _real(node.constant(0 if first else 1)), node.tensor(1 if first else 0)
+        sign = -1.0 if minus and first else 1.0
+        shift = _spread(-shift if minus and not first else shift, shape)
+        units = math.prod(shape)
+        node.make(Scale(np.full(units, sign), bias=shift), [name], shape)
+        return
+    (one, shape), (other, second) = node.tensor(0), node.tensor(1)
+    if shape != second:
+        raise Refused("Two tensors of different shapes are added.")
+    node.make(Sum(minus), [one, other], shape)
+
+
+def _scale(node: _Node) -> None:
+    node.count(2)
+    divides = node.kind == "Div"
+    first = node.is_constant(0) and not divides
+    factor, (name, shape) = _real(node.constant(0 if first else 1)), node.tensor(1 if first else 0)
+    if divides and (factor == 0).any():
+        raise Refused("A tensor is divided by zero.")
+    node.make(Scale(_spread(factor, shape), divides), [name], shape)
+
+
+def _spread(values: Array, shape: Shape) -> Array:
+    """Constants broadcast to a tensor; a leading batch dimension of one falls away."""
+    if values.ndim == len(shape) + 1 and values.shape[0] == 1:
+        values = values[0]
+    return np.broadcast_to(values, shape).reshape(-1).copy()
+
+
+def _normalise(node: _Node) -> None:
+    node.count(5)
+    scale, shift, mean, variance = (_real(node.constant(i)) for i in range(1, 5))
+    epsilon = node.float("epsilon", 1e-5)
+    node.attributes.pop("momentum", None)
+    if node.integer("training_mode", 0) or mean.any() or (variance != 1).any() or epsilon:
+        raise Refused("A batch normalisation is not written as a scale and a shift.")
+    name, shape = node.tensor(0)
+    channels = (len(scale), *([1] * (len(shape) - 1)))
+    parts = [_spread(value.reshape(channels), shape) for value in (scale, shift)]
+    node.make(Scale(parts[0], bias=parts[1]), [name], shape)
+
+
+def _convolve(node: _Node) -> None:
+    node.count(2, 3)
+    weight = _real(node.constant(1))
+    name, shape = node.tensor(0)
+    if len(shape) != 3 or weight.ndim != 4:
+        raise Refused("A convolution is not of maps in two dimensions.")
+    stride, dilation = node.integers("strides", [1, 1]), node.integers("dilations", [1, 1])
+    pads, groups = node.integers("pads", [0] * 4), node.integer("group", 1)
+    kernel = node.integers("kernel_shape", weight.shape[2:])
+    if (
+        [len(stride), len(dilation), len(pads)] != [2, 2, 4]
+        or pads[:2] != pads[2:]
+        or min(*stride, *dilation, groups) < 1
+        or min(pads) < 0
+        or kernel != list(weight.shape[2:])
+        or weight.shape[1] * groups != shape[0]
+        or weight.shape[0] % groups
+    ):
+        raise Refused("A convolution does not fit its tensors.")
+    out = [
+        (shape[1 + i] + 2 * pads[i] - dilation[i] * (kernel[i] - 1) - 1) // stride[i] + 1
+        for i in (0, 1)
+    ]
+    bias = None
+    if len(node.inputs) == 3:
+        bias = np.repeat(_real(node.constant(2)).reshape(weight.shape[0]), math.prod(out))
+    made = (weight.shape[0], *out)
+    _positive(made)
+    operation = Convolution(
+        weight, shape, made, tuple(stride), tuple(pads[:2]), tuple(dilation), groups, bias
+    )
+    node.make(operation, [name], made)
+
+
+def _windows(node: _Node) -> tuple[str, Shape, Array, Shape, bool]:
+    """The units that each window of a pooling reads, [outputs, places]; -1 in the padding."""
+    node.count(1)
+    name, shape = node.tensor(0)
+    kernel = node.integers("kernel_shape", [])
+    stride, dilation = node.integers("strides", [1, 1]), node.integers("dilations", [1, 1])
+    pads, ceil = node.integers("pads", [0] * 4), node.integer("ceil_mode", 0)
+    node.integer("storage_order", 0)
+    lists = (kernel, stride, dilation)
+    if len(shape) != 3 or any(len(v) != 2 or min(v) < 1 for v in lists) or len(pads) != 4:
+        raise Refused("A pooling is not of maps in two dimensions.")
+    if min(pads) < 0 or max(kernel) > 2**10:
+        raise Refused("A pooling does not fit its tensors.")
+    reads = []
+    for axis in (0, 1):
+        length, before, after = shape[1 + axis], pads[axis], pads[axis + 2]
+        span = length + before + after - dilation[axis] * (kernel[axis] - 1) - 1
+        count = (-(-span // stride[axis]) if ceil else span // stride[axis]) + 1
+        if ceil and (count - 1) * stride[axis] >= length + before:
+            count -= 1
+        _positive((count,))
+        starts = np.arange(count) * stride[axis] - before
+        reads.append(starts[:, None] + np.arange(kernel[axis]) * dilation[axis])
+    down, across = reads[0][:, None, :, None], reads[1][None, :, None, :]
+    inside = (down >= 0) & (down < shape[1]) & (across >= 0) & (across < shape[2])
+    flat = np.where(inside, down * shape[2] + across, -1)
+    channel = np.arange(shape[0])[:, None, None, None, None] * shape[1] * shape[2]
+    whole = np.where(flat[None] < 0, -1, flat[None] + channel)
+    made = (shape[0], len(reads[0]), len(reads[1]))
+    return name, shape, whole.reshape(math.prod(made), -1), made, bool(ceil)
+
+
+def _average(node: _Node) -> None:
+    padded = node.integer("count_include_pad", 0)
+    name, shape, windows, made, ceil = _windows(node)
+    if padded and ceil:
+        raise Refused("An average pooling counts padding in windows that overhang.")
+    counts = np.full(len(windows), windows.shape[1]) if padded else (windows >= 0).sum(axis=1)
+    _positive(counts)
+    node.make(Average(windows, counts.astype(np.float64), math.prod(shape)), [name], made)
+
+
+def _maximum(node: _Node) -> None:
+    name, _, windows, made, _ = _windows(node)
+    first = np.take_along_axis(windows, (windows >= 0).argmax(axis=1)[:, None], 1)
+    _positive((first >= 0).all(keepdims=True))
+    places = np.where(windows < 0, first, windows)
+    level = [
+        node.pick([name], places[:, i], f"place{i}") for i in range(places.shape[1])
+    ]
+    if len(level) == 1:
+        node.pick(level, np.arange(len(places)).reshape(made))
+        return
+    count = 0
+    while len(level) > 1:
+        pairs = list(zip(level[::2], level[1::2], strict=False))
+        rest = level[2 * len(pairs) :]
+        last = len(pairs) == 1 and not rest
+        joined = []
+        for one, other in pairs:
+            shape = (len(places),)
+            over = node.make(Sum(minus=True), [one, other], shape, f"over{count}")
+            gain = node.make(Bend(0.0), [over], shape, f"gain{count}")
+            part = "" if last else f"max{count}"
+            joined.append(node.make(Larger(), [other, gain, one], made if last else shape, part))
+            count += 1
+        level = [*joined, *rest]
+
+
+def _clip(node: _Node) -> None:
+    node.count(1, 2, 3)
+    name, shape = node.tensor(0)
+    ends = [float(_finite_or_inf(node, i)) for i in (1, 2)]
+    units = math.prod(shape)
+    low, high = ends
+    if not low <= high:
+        raise Refused("A tensor is clipped to a range that is empty.")
+    if low > -math.inf:
+        shifted = node.make(Scale(np.ones(units), bias=np.full(units, -low)), [name], shape, "above")
+        gain = node.make(Bend(0.0), [shifted], shape, "gain")
+        part = "low" if high < math.inf else ""
+        name = node.make(Scale(np.ones(units), bias=np.full(units, low)), [gain], shape, part)
+    if high < math.inf:
+        turned = node.make(Scale(-np.ones(units), bias=np.full(units, high)), [name], shape, "below")
+        loss = node.make(Bend(0.0), [turned], shape, "loss")
+        node.make(Scale(-np.ones(units), bias=np.full(units, high)), [loss], shape)
+    elif low == -math.inf:
+        node.pick([name], _indices(shape))
+
+
+def _finite_or_inf(node: _Node, place: int) -> float:
+    if len(node.inputs) <= place or not node.inputs[place]:
+        return -math.inf if place == 1 else math.inf
+    value = node.constant(place)
+    if value.size != 1 or np.isnan(value).any():
+        raise Refused("A tensor is not clipped to numbers.")
+    return float(value.reshape(-1)[0])
+
+
+def _activation(node: _Node) -> None:
+    node.count(1)
+    name, shape = node.tensor(0)
+    slope = node.float("alpha", 0.01) if node.kind == "LeakyRelu" else 0.0
+    if not 0 <= slope <= 1:
+        raise Refused("A leaky ReLU has a slope outside 0 to 1.")
+    curve = {"Sigmoid": Curve(False), "Tanh": Curve(True)}
+    node.make(curve.get(node.kind, Bend(slope)), [name], shape)
+
+
+def _reshape(node: _Node) -> None:
+    node.count(2)
+    name, shape = node.tensor(0)
+    size = [int(n) for n in node.constant(1)]
+    if node.integer("allowzero", 0) or not size or size[0] not in (-1, 1) or min(size[1:]) < 1:
+        raise Refused("A tensor is reshaped in a way that the checker does not know.")
+    node.pick([name], _indices(shape).reshape(size[1:]))
+
+
+def _flatten(node: _Node) -> None:
+    node.count(1)
+    if node.integer("axis", 1) != 1:
+        raise Refused("A tensor is flattened along another axis than the first.")
+    name, shape = node.tensor(0)
+    node.pick([name], _indices(shape).reshape(-1))
+
+
+def _transpose(node: _Node) -> None:
+    node.count(1)
+    name, shape = node.tensor(0)
+    order = node.integers("perm", [])
+    if order[:1] != [0]:
+        raise Refused("A transposition moves the batch.")
+    node.pick([name], _indices(shape).transpose([i - 1 for i in order[1:]]))
+
+
+def _concat(node: _Node) -> None:
+    sources = [node.tensor(i) for i in range(len(node.inputs))]
+    axis = node.integer("axis", 0)
+    if axis < 1:
+        raise Refused("Tensors are joined along the batch.")
+    starts = np.cumsum([0, *(math.prod(shape) for _, shape in sources)])
+    parts = [_indices(shape) + start for (_, shape), start in zip(sources, starts, strict=False)]
+    node.pick([name for name, _ in sources], np.concatenate(parts, axis - 1))
+
+
+def _pad(node: _Node) -> None:
+    node.count(2, 3, 4)
+    name, shape = node.tensor(0)
+    mode = node.attributes.pop("mode", None)
+    pads = [int(n) for n in node.constant(1)]
+    axes = list(range(len(shape) + 1))
+    if len(node.inputs) == 4 and [int(n) for n in node.constant(3)] != axes:
+        raise Refused("A tensor is padded along some of its axes only.")
+    filled = len(node.inputs) > 2 and node.inputs[2] and node.constant(2).any()
+    if filled or (mode and mode.bytes(4) != b"constant") or len(pads) != 2 * len(axes):
+        raise Refused("A tensor is padded with something else than zeros.")
+    before, after = pads[: len(axes)], pads[len(axes) :]
+    if before[0] or after[0] or min(pads) < 0:
+        raise Refused("A tensor is padded along the batch, or cut by padding.")
+    around = list(zip(before[1:], after[1:], strict=True))
+    _bounded([n + a + b for n, (a, b) in zip(shape, around, strict=True)])
+    node.pick([name], np.pad(_indices(shape), around, constant_values=-1))
+
+
+def _gather(node: _Node) -> None:
+    node.count(2)
+    name, shape = node.tensor(0)
+    index, axis = node.constant(1), node.integer("axis", 0)
+    if axis < 1 or index.dtype != np.int64:
+        raise Refused("A tensor is not gathered from by integers behind the batch.")
+    size = shape[axis - 1]
+    if ((index < -size) | (index >= size)).any():
+        raise Refused("A tensor is gathered from beyond its end.")
+    node.pick([name], np.take(_indices(shape), index % size, axis - 1))
+
+
+def _mean(node: _Node) -> None:
+    node.count(2)
+    name, shape = node.tensor(0)
+    axes = tuple(int(n) - 1 for n in node.constant(1))
+    keep = bool(node.integer("keepdims", 1))
+    if node.integer("noop_with_empty_axes", 0) or not axes or min(axes) < 0:
+        raise Refused("A mean is taken over the batch, or over nothing.")
+    rest = tuple(i for i in range(len(shape)) if i not in axes)
+    windows = _indices(shape).transpose(*rest, *axes).reshape(math.prod(shape[i] for i in rest), -1)
+    made = tuple(1 if i in axes else n for i, n in enumerate(shape) if keep or i not in axes)
+    counts = np.full(len(windows), float(windows.shape[1]))
+    node.make(Average(windows, counts, math.prod(shape)), [name], made)
+
+
+def _identity(node: _Node) -> None:
+    node.count(1)
+    name, shape = node.tensor(0)
+    node.pick([name], _indices(shape))
+
+
+READERS: dict[str, Callable[[_Node], None]] = {
+    "Add": _sum,
+    "AveragePool": _average,
+    "BatchNormalization": _normalise,
+    "Clip": _clip,
+    "Concat": _concat,
+    "Conv": _convolve,
+    "Div": _scale,
+    "Flatten": _flatten,
+    "Gather": _gather,
+    "Identity": _identity,
+    "LeakyRelu": _activation,
+    "MatMul": _matmul,
+    "MaxPool": _maximum,
+    "Mul": _scale,
+    "Pad": _pad,
+    "ReduceMean": _mean,
+    "Relu": _activation,
+    "Reshape": _reshape,
+    "Sigmoid": _activation,
+    "Sub": _sum,
+    "Tanh": _activation,
+    "Transpose": _transpose,
+}
+
+
+def _positive(sizes: object) -> None:
+    if np.min(np.asarray(sizes)) < 1:
+        raise Refused("A window does not fit its tensor.")
+
+
+def _bounded(sizes: Sequence[int]) -> None:
+    if math.prod(sizes) > MOST_UNITS:
+        raise Refused("A tensor of the network is too large.")
+
+
+def _real(values: Array) -> Array:
+    if values.dtype == np.int64 or not np.isfinite(values).all():
+        raise Refused("A weight of the network is not a finite number.")
+    return values.astype(np.float64)
+
+
+def _shape(value: Message) -> Shape:
+    """The per-sample shape of an input of the file."""
+    (kind,) = value.messages(2) or [Message(b"")]
+    (tensor,) = kind.messages(1) or [Message(b"")]
+    (shape,) = tensor.messages(2) or [Message(b"")]
+    sizes = [0 if 2 in dim else dim.integer(1) for dim in shape.messages(1)]
+    if tensor.integer(1) not in (1, 11) or len(sizes) < 2 or min(sizes[1:]) < 1:
+        raise Refused("The network's input is not of floats of a known shape behind a batch.")
+    _bounded(sizes[1:])
+    return tuple(sizes[1:])
+
+
+def _tensor(message: Message) -> Array:
+    """A constant of the file; its bytes are in the file and little-endian."""
+    kind, dims = message.integer(2), message.integers(1)
+    if kind not in TYPES or 13 in message or message.integer(14):
+        raise Refused("A constant of the network is of another kind than floats and integers.")
+    if any(n < 0 for n in dims):
+        raise Refused("A constant of the network has a negative size.")
+    raw = message.bytes(9)
+    if any(field in message for field in (4, 5, 7, 10)):
+        raise Refused("A constant of the network is not written as raw bytes.")
+    values = np.frombuffer(raw, dtype=RAW[kind]) if len(raw) % np.dtype(RAW[kind]).itemsize == 0 else None
+    if values is None or len(values) != math.prod(dims):
+        raise Refused("A constant of the network has not as many numbers as its shape.")
+    return values.astype(TYPES[kind]).reshape(dims)

@@ -1,0 +1,392 @@
+"""Operations: what each does to intervals, and how it carries coefficients backward.
+
+Tensors are flat here, one number for each unit of one sample. A linear operation y = L x + b has
+
+    interval:   y in  L m + b +- (|L| r + gamma (|L| |m| + |b|))    for x in m +- r
+    backward:   a . y = (L^T a) . x + a . b
+
+and what rounding takes from the latter is at most gamma |a| . (|L| |x| + |b|). The operation keeps
+``reach``, an upper bound of |L| |x| + |b|, from the interval, so that the error of a backward step
+is one scalar product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .arithmetic import Arithmetic, Array, Refused, centred
+
+Bounds = tuple[Array, Array]
+
+
+class Linear:
+    """A linear operation of one or more tensors; others below say what L is."""
+
+    terms: int
+    """How many products are summed for one unit, forward or backward, at most."""
+    bias: Array | None = None
+
+    def forward(self, kind: str, *inputs: Array) -> Array:
+        """L x, |L| x or (L != 0) x for ``kind`` value, size or touch; x is [k, units]."""
+        raise NotImplementedError
+
+    def backward(self, coefficients: Array) -> tuple[Array, ...]:
+        """L^T a for each row a of [k, units], one result for each input."""
+        raise NotImplementedError
+
+    def interval(self, arithmetic: Arithmetic, *inputs: Bounds) -> tuple[Bounds, Array]:
+        """Bounds of the units, and their reach."""
+        parts = [centred(arithmetic, *bounds) for bounds in inputs]
+        middle = self.forward("value", *(m[None] for m, _ in parts))[0]
+        spread = self.forward("size", *(r[None] for _, r in parts))[0]
+        reach = spread + self.forward("size", *(np.abs(m)[None] for m, _ in parts))[0]
+        if self.bias is not None:
+            bias = arithmetic.array(self.bias)
+            middle, reach = middle + bias, reach + np.abs(bias)
+        gamma, tiny = arithmetic.gamma(self.terms + 2), arithmetic.tiny(self.terms + 2)
+        radius = arithmetic.grown(spread + gamma * reach if gamma else spread, self.terms) + tiny
+        bounds = arithmetic.down(middle - radius), arithmetic.up(middle + radius)
+        return bounds, arithmetic.grown(reach, self.terms) + tiny
+
+
+@dataclass
+class Matrix(Linear):
+    """Rows times a weight [inner, outer], or a weight [outer, inner] times columns."""
+
+    weight: Array
+    shape: tuple[int, int, int]
+    """How many matrices; their rows; their columns."""
+    left: bool = False
+    bias: Array | None = None
+
+    def __post_init__(self) -> None:
+        self.terms = max(self.weight.shape)
+        self._kinds = _kinds(self.weight)
+
+    def forward(self, kind: str, *inputs: Array) -> Array:
+        value = inputs[0].reshape(-1, *self.shape)
+        weight = self._kinds[kind]
+        return (weight @ value if self.left else value @ weight).reshape(len(inputs[0]), -1)
+
+    def backward(self, coefficients: Array) -> tuple[Array, ...]:
+        count, rows, columns = self.shape
+        weight = self.weight.T
+        inner = (count, len(self.weight), columns) if self.left else (count, rows, len(weight))
+        value = coefficients.reshape(-1, *inner)
+        carried = weight @ value if self.left else value @ weight
+        return (carried.reshape(len(coefficients), -1),)
+
+
+@dataclass
+class Convolution(Linear):
+    """Cross-correlation with zeros around: weight [out, in / groups, height, width]."""
+
+    weight: Array
+    size: tuple[int, int, int]
+    out: tuple[int, int, int]
+    stride: tuple[int, int]
+    pads: tuple[int, int]
+    dilation: tuple[int, int]
+    groups: int
+    bias: Array | None = None
+
+    def __post_init__(self) -> None:
+        filters, channels, high, wide = self.weight.shape
+        self.terms = max(channels, filters // self.groups) * high * wide
+        grouped = self.weight.reshape(self.groups, filters // self.groups, channels, high, wide)
+        self._kinds = _kinds(grouped)
+
+    def _windows(self) -> list[tuple[int, int, slice, slice]]:
+        """For each place of the kernel, what it reads of the padded maps."""
+        reads = []
+        for i, j in np.ndindex(*self.weight.shape[2:]):
+            first = (i * self.dilation[0], j * self.dilation[1])
+            down, across = (
+                slice(first[axis], first[axis] + self.stride[axis] * self.out[1 + axis])
+                for axis in (0, 1)
+            )
+            steps = slice(down.start, down.stop, self.stride[0])
+            reads.append((i, j, steps, slice(across.start, across.stop, self.stride[1])))
+        return reads
+
+    def _room(self) -> tuple[int, int]:
+        """The size of padded maps, with what the last window's stride reaches over."""
+        return tuple(
+            max(
+                self.size[1 + axis] + 2 * self.pads[axis],
+                (self.weight.shape[2 + axis] - 1) * self.dilation[axis]
+                + self.stride[axis] * self.out[1 + axis],
+            )
+            for axis in (0, 1)
+        )  # type: ignore[return-value]
+
+    def forward(self, kind: str, *inputs: Array) -> Array:
+        count, (channels, high, wide) = len(inputs[0]), self.size
+        weight, (top, side), per = self._kinds[kind], self.pads, channels // self.groups
+        padded = np.zeros((count, channels, *self._room()), dtype=inputs[0].dtype)
+        padded[:, :, top : top + high, side : side + wide] = inputs[0].reshape(count, *self.size)
+        total = 0
+        for i, j, down, across in self._windows():
+            read = padded[:, :, down, across].reshape(count, self.groups, per, -1)
+            total = total + weight[:, :, :, i, j] @ read
+        return np.asarray(total).reshape(count, -1)
+
+    def backward(self, coefficients: Array) -> tuple[Array, ...]:
+        count, (channels, high, wide) = len(coefficients), self.size
+        weight, (top, side) = self._kinds["value"], self.pads
+        value = coefficients.reshape(count, self.groups, self.out[0] // self.groups, -1)
+        padded = np.zeros((count, channels, *self._room()), dtype=coefficients.dtype)
+        for i, j, down, across in self._windows():
+            carried = weight[:, :, :, i, j].transpose(0, 2, 1) @ value
+            padded[:, :, down, across] += carried.reshape(count, channels, *self.out[1:])
+        inside = padded[:, :, top : top + high, side : side + wide]
+        return (inside.reshape(count, -1),)
+
+
+@dataclass
+class Scale(Linear):
+    """Each unit times a factor, or divided by one; and a shift."""
+
+    factor: Array
+    divides: bool = False
+    bias: Array | None = None
+    terms: int = 1
+
+    def _times(self, factor: Array, value: Array) -> Array:
+        return value / factor if self.divides else value * factor
+
+    def forward(self, kind: str, *inputs: Array) -> Array:
+        if kind == "touch":
+            return inputs[0] * (self.factor != 0)
+        factor = np.abs(self.factor) if kind == "size" else self.factor
+        return self._times(factor, inputs[0])
+
+    def backward(self, coefficients: Array) -> tuple[Array, ...]:
+        return (self._times(self.factor, coefficients),)
+
+
+@dataclass
+class Sum(Linear):
+    """Two tensors added, or the second subtracted from the first."""
+
+    minus: bool = False
+    terms: int = 2
+
+    def forward(self, kind: str, *inputs: Array) -> Array:
+        if self.minus and kind == "value":
+            return inputs[0] - inputs[1]
+        return inputs[0] + inputs[1]
+
+    def backward(self, coefficients: Array) -> tuple[Array, ...]:
+        return coefficients, (-coefficients if self.minus else coefficients)
+
+
+@dataclass
+class Larger(Sum):
+    """max(a, b), as b + relu(a - b), of the inputs b, relu(a - b) and a.
+
+    Backward it is the sum of the first two; the third serves the interval.
+    """
+
+    def interval(self, arithmetic: Arithmetic, *inputs: Bounds) -> tuple[Bounds, Array]:
+        (low, high), _, (other_low, other_high) = inputs
+        _, reach = super().interval(arithmetic, *inputs[:2])
+        return (np.maximum(low, other_low), np.maximum(high, other_high)), reach
+
+    def forward(self, kind: str, *inputs: Array) -> Array:
+        return inputs[0] + inputs[1]
+
+
+@dataclass
+class Pick(Linear):
+    """Units picked out of some tensors laid end to end; -1 picks a zero.
+
+    Reshaping, transposing, padding, slicing and concatenation are all of this kind.
+    """
+
+    index: Array
+    sizes: Sequence[int]
+
+    def __post_init__(self) -> None:
+        self.terms = int(np.bincount(self.index[self.index >= 0], minlength=1).max(initial=1))
+        self._plain = np.array_equal(self.index, np.arange(sum(self.sizes)))
+
+    def forward(self, kind: str, *inputs: Array) -> Array:
+        joined = np.concatenate([*inputs, np.zeros_like(inputs[0][:, :1])], axis=1)
+        return joined[:, self.index]
+
+    def backward(self, coefficients: Array) -> tuple[Array, ...]:
+        carried = coefficients
+        if not self._plain:
+            carried = np.zeros((sum(self.sizes) + 1, len(coefficients)), dtype=coefficients.dtype)
+            np.add.at(carried, self.index, coefficients.T)
+            carried = carried[:-1].T
+        return tuple(np.split(carried, np.cumsum(self.sizes)[:-1], axis=1))
+
+
+@dataclass
+class Average(Linear):
+    """The sum over each window [outputs, places] of units, divided by a count; -1 is a zero."""
+
+    windows: Array
+    counts: Array
+    size: int
+
+    def __post_init__(self) -> None:
+        reads = np.bincount(self.windows[self.windows >= 0], minlength=1).max(initial=1)
+        self.terms = max(self.windows.shape[1], int(reads)) + 1
+
+    def forward(self, kind: str, *inputs: Array) -> Array:
+        joined = np.concatenate([inputs[0], np.zeros_like(inputs[0][:, :1])], axis=1)
+        return joined[:, self.windows].sum(axis=2) / self.counts
+
+    def backward(self, coefficients: Array) -> tuple[Array, ...]:
+        carried = np.zeros((self.size + 1, len(coefficients)), dtype=coefficients.dtype)
+        shares = (coefficients / self.counts).T
+        for place in self.windows.T:
+            np.add.at(carried, place, shares)
+        return (carried[:-1].T,)
+
+
+def _kinds(weight: Array) -> dict[str, Array]:
+    return {"value": weight, "size": np.abs(weight), "touch": (weight != 0).astype(weight.dtype)}
+
+
+@dataclass
+class Lines:
+    """Lines below and above an activation, for each unit: y >= s x + c, and y <= t x + d."""
+
+    below: Array
+    below_at: Array
+    above: Array
+    above_at: Array
+
+
+@dataclass
+class Bend:
+    """y = x for x >= 0 and y = slope * x below, with slope <= 1: ReLU, leaky ReLU, |x|."""
+
+    slope: float
+
+    def interval(self, arithmetic: Arithmetic, bounds: Bounds) -> Bounds:
+        slope = arithmetic.array([self.slope])[0]
+        least, most = (
+            [np.where(end >= 0, end, rounded(slope * end)) for end in bounds]
+            for rounded in (arithmetic.down, arithmetic.up)
+        )
+        turns = (bounds[0] <= 0) & (bounds[1] >= 0) & (self.slope < 0)
+        return np.where(turns, 0 * least[0], np.minimum(*least)), np.maximum(*most)
+
+    def lines(self, arithmetic: Arithmetic, bounds: Bounds, alpha: Array | None) -> Lines:
+        """The function is convex: below, a line through 0 of a slope between its two; above, one
+        that lies above it at both bounds. ``alpha`` [k, units] in 0..1 chooses the former; where it
+        is below 0 or not given, the slope of the wider side."""
+        low, high = bounds
+        slope = arithmetic.array([self.slope])[0]
+        one = arithmetic.array([1.0])[0]
+        open_ = (low < 0) & (high > 0)
+        fixed = np.where(low >= 0, one, slope)
+        wider = np.where(high > -low, one, slope)
+        if alpha is None:
+            chosen = wider[None]
+        else:
+            chosen = np.where(alpha < 0, wider, slope + alpha * (one - slope))
+            chosen = np.minimum(np.maximum(chosen, slope), one)
+        width = np.where(open_, high - low, one)
+        above = np.where(open_, (high - slope * low) / width, fixed)
+        gap = np.maximum(slope * low - above * low, high - above * high)
+        error = 4 * arithmetic.u * (np.abs(low) * (abs(slope) + above) + np.abs(high) * (1 + above))
+        gap = np.where(open_, gap + arithmetic.grown(error) + arithmetic.tiny(4), 0 * gap)
+        below = np.where(open_, chosen, fixed)
+        return Lines(below, 0 * low, above[None], gap)
+
+
+@dataclass
+class Square:
+    """y = x^2: below, a tangent; above, the chord."""
+
+    def interval(self, arithmetic: Arithmetic, bounds: Bounds) -> Bounds:
+        low, high = bounds
+        squares = low * low, high * high
+        most = arithmetic.up(np.maximum(*squares))
+        least = np.maximum(arithmetic.down(np.minimum(*squares)), 0 * low)
+        return np.where((low <= 0) & (high >= 0), 0 * low, least), most
+
+    def lines(self, arithmetic: Arithmetic, bounds: Bounds, alpha: Array | None) -> Lines:
+        low, high = bounds
+        tangent = arithmetic.half(low) + arithmetic.half(high)
+        size = np.maximum(np.abs(low), np.abs(high))
+        error = arithmetic.grown(8 * arithmetic.u * size * size) + arithmetic.tiny(8)
+        return Lines(
+            (2 * tangent)[None], -tangent * tangent - error, (low + high)[None], error - low * high
+        )
+
+
+GRID = 128
+"""Cells between two bounds at which a curve is compared with a line."""
+
+CURVE_ERROR = 2.0**-40
+"""The absolute error of ``_sigmoid``, of its double argument, and of sums of a few of them."""
+
+
+@dataclass
+class Curve:
+    """y = sigmoid(x) or tanh(x): increasing, with a second derivative of at most ``bend``.
+
+    On a cell of width w a function g lies within max|g''| w^2 / 8 of its chord. So g = f - s x is at
+    most its largest value on a grid, plus bend w^2 / 8, and at least likewise.
+    """
+
+    tanh: bool
+
+    def value(self, x: Array) -> Array:
+        return 2 * _sigmoid(2 * x) - 1 if self.tanh else _sigmoid(x)
+
+    def interval(self, arithmetic: Arithmetic, bounds: Bounds) -> Bounds:
+        least, most = (-1.0, 1.0) if self.tanh else (0.0, 1.0)
+        low, high = (self.value(end) for end in bounds)
+        return np.maximum(low - CURVE_ERROR, least), np.minimum(high + CURVE_ERROR, most)
+
+    def lines(self, arithmetic: Arithmetic, bounds: Bounds, alpha: Array | None) -> Lines:
+        if arithmetic.exact:
+            raise Refused("Rational arithmetic knows no sigmoid and no tanh.")
+        low, high = bounds
+        ends = self.value(low), self.value(high)
+        slopes = [1 - y * y if self.tanh else y * (1 - y) for y in ends]
+        slope = np.minimum(*slopes)
+        grid = low[None] + (high - low)[None] * np.linspace(0, 1, GRID + 1)[:, None]
+        grid[-1] = high
+        off = self.value(grid) - slope * grid
+        cell = np.abs(np.diff(grid, axis=0)).max(axis=0) * (1 + 2.0**-30)
+        bend = 0.77 if self.tanh else 0.0963
+        size = np.abs(slope) * np.maximum(np.abs(low), np.abs(high))
+        slack = bend * cell * cell / 8 + CURVE_ERROR * (1 + size)
+        slack = arithmetic.grown(slack) + arithmetic.tiny(8)
+        return Lines(slope[None], off.min(axis=0) - slack, slope[None], off.max(axis=0) + slack)
+
+
+def _sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(-x)), with an exponential of our own whose error is known."""
+    return 1 / (1 + _exponential(-x))
+
+
+def _exponential(x: Array) -> Array:
+    """exp(x) to the relative error 2^-44, for x cut to [-700, 700].
+
+    x = k log 2 + r with |r| < 0.35, where k times the leading bits of log 2 is exact; exp(r) by its
+    series to the 14th power, whose remainder is below 2^-60.
+    """
+    x = np.clip(x, -700.0, 700.0)
+    count = np.rint(x / 0.6931471805599453)
+    rest = (x - count * 0.693145751953125) - count * 1.4286068203094172e-06
+    total = np.ones_like(x)
+    for k in range(14, 0, -1):
+        total = 1 + rest * total / k
+    return np.ldexp(total, count.astype(np.int64))
+
+
+Activation = Bend | Square | Curve
+Operation = Linear | Bend | Square | Curve
