@@ -10,7 +10,7 @@ from typing import Any
 from provable_circuits.claims.claim import Claim
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.proof.checker.arithmetic import Arithmetic
-from provable_circuits.proof.checker.certificate import Certificate, read
+from provable_circuits.proof.checker.certificate import read
 from provable_circuits.proof.checker.check import Finding, check_folder
 from provable_circuits.proof.prover import Plan, Prover
 from provable_circuits.proof.writing import Writer
@@ -26,22 +26,12 @@ def certify_faithful(writer: Writer, circuit: Circuit, deadline: Any, leaves: in
         certificate = read(Path(folder))
     plans: list[Plan] = []
     names: dict[int, str] = {}
-    for place in range(len(certificate.inputs)):
-        prover = Prover(problem_of(certificate, place), leaves, deadline)
+    for place in range(certificate.claim.count):
+        problem = certificate.claim.problem(place, certificate.circuit, Arithmetic())
+        prover = Prover(problem, leaves, deadline)
         plans.append(prover.plan())
         names |= {i: node.name for i, node in enumerate(prover.problem.nodes)}
     writer.faithful(plans, names)
-
-
-def problem_of(certificate: Certificate, place: int) -> Any:
-    """The checker's problem of one input of a certificate."""
-    return certificate.problem(
-        Arithmetic(),
-        certificate.domain(certificate.inputs[place]).region(),
-        certificate.removed(certificate.circuit),
-        certificate.patch(place),
-        certificate.metric(place),
-    )
 
 
 def check_files(files: Mapping[str, bytes]) -> list[Finding]:

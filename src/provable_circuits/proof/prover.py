@@ -1,12 +1,12 @@
 """The prover: finds the hints by which the checker accepts that a circuit is faithful.
 
 It works on the checker's own problem and with the checker's own bounds, so that what it closes the
-checker closes. Nothing here needs to be right: a wrong hint makes a weaker bound, never a false one.
+checker closes. Nothing here needs to be right: a wrong hint makes a bound weaker, never false.
 
 For each input: intermediate bounds are tightened once; objectives that a backward bound closes are
 done; for the others alpha is optimised (Xu et al., "Fast and complete: enabling complete neural
-network verification with rapid and massively parallel incomplete verifiers", 2021), and what is left
-is split on signs of units, with beta for the signs (Wang et al., "Beta-CROWN: efficient bound
+network verification with rapid and massively parallel incomplete verifiers", 2021), and what is
+left is split on signs of units, with beta for the signs (Wang et al., "Beta-CROWN: efficient bound
 propagation with per-neuron split constraints", 2021). The bound is a concave function of alpha and
 beta; its gradient is read off the point at which the relaxed problem is least:
 
@@ -25,7 +25,7 @@ import numpy as np
 
 from provable_circuits.proof.checker.operations import Bend, Curve, Linear
 from provable_circuits.proof.checker.problem import Node, Problem, Region
-from provable_circuits.proof.checker.rules import Sign, Subdomain
+from provable_circuits.proof.checker.rules import Side, Sign, Subdomain
 
 Array = Any
 
@@ -36,7 +36,7 @@ LEVELS = 255
 """Alpha is written in 255ths."""
 
 
-class Exhausted(Exception):
+class ExhaustedError(Exception):
     """The limit was reached before everything was closed."""
 
 
@@ -73,7 +73,7 @@ def _traced(subdomain: Subdomain) -> _Traced:
         subdomain.regions,
         subdomain.reach,
         subdomain.signs,
-        subdomain.split,
+        subdomain.sides,
     )
     made.trace = {}
     return made
@@ -97,7 +97,7 @@ class Prover:
         }
 
     def plan(self) -> Plan:
-        """The proof; raises ``Exhausted`` where the leaves do not suffice."""
+        """The proof; raises ``ExhaustedError`` where the leaves do not suffice."""
         plan = Plan()
         root = Subdomain.whole(self.problem)
         for place in sorted(self.bends):
@@ -149,14 +149,14 @@ class Prover:
             subdomain, alpha, steps = waiting.pop()
             self.left -= 1
             if self.left < 0:
-                raise Exhausted
+                raise ExhaustedError
             found = self._optimise(subdomain, row, alpha, steps)
             if found.reached >= 0:
                 nodes.append(found.leaf())
                 continue
             choice = self._choice(subdomain, found)
             if choice is None:
-                raise Exhausted
+                raise ExhaustedError
             kind, place, unit, value = choice
             name = self.problem.nodes[place].name
             if kind == "split":
@@ -164,7 +164,7 @@ class Prover:
                 halves = [subdomain.at_sign(Sign(place, unit, side)) for side in (False, True)]
             else:
                 nodes.append({"side": [name, unit, value]})
-                halves = [subdomain.at_side(place, unit, value, side) for side in (False, True)]
+                halves = [subdomain.at_side(Side(place, unit, value, up)) for up in (False, True)]
             waiting += [(half, found.alpha, STEPS // 2) for half in reversed(halves)]
         return nodes
 
@@ -178,22 +178,38 @@ class Prover:
             for place, at in self.bends.items()
             if isinstance(self.problem.nodes[at].operation, Bend)
         }
-        alpha = {p: start[p].copy() if p in start else self._default(subdomain, p) for p in unstable}
+        alpha = {
+            p: start[p].copy() if p in start else self._default(subdomain, p) for p in unstable
+        }
         beta = np.zeros((1, len(subdomain.signs)))
         best = _Found(-math.inf, {}, beta, {}, {}, {})
         means: dict[Any, Array] = {}
         squares: dict[Any, Array] = {}
         for step in range(steps + 1):
             self.deadline.check()
-            written = {p: np.where(unstable[p], np.rint(v * LEVELS) / LEVELS, -1.0) for p, v in alpha.items()}
-            shown = written if step == steps else {p: np.where(unstable[p], v, -1.0) for p, v in alpha.items()}
+            written = {
+                p: np.where(unstable[p], np.rint(v * LEVELS) / LEVELS, -1.0)
+                for p, v in alpha.items()
+            }
+            shown = (
+                written
+                if step == steps
+                else {p: np.where(unstable[p], v, -1.0) for p, v in alpha.items()}
+            )
             traced = _traced(subdomain)
             total, arrived = traced.backward(
-                self.problem.target, self.problem.objectives[rows], shown, beta if beta.size else None
+                self.problem.target,
+                self.problem.objectives[rows],
+                shown,
+                beta if beta.size else None,
             )
-            reached = float(self.problem.arithmetic.down(total.value() + self.problem.offsets[rows])[0])
+            reached = float(
+                self.problem.arithmetic.down(total.value() + self.problem.offsets[rows])[0]
+            )
             if reached >= 0 and shown is not written:
-                exactly = float(self._reached(subdomain, rows, written, beta if beta.size else None)[0])
+                exactly = float(
+                    self._reached(subdomain, rows, written, beta if beta.size else None)[0]
+                )
                 if exactly >= 0:
                     return _Found(exactly, written, beta.copy(), unstable, traced.trace, {})
             values = self._values(traced, arrived, shown)
@@ -207,16 +223,25 @@ class Prover:
                 coefficient = traced.trace.get(place)
                 if coefficient is None:
                     continue
-                gradient = np.maximum(coefficient, 0) * (1 - slope) * values[place] * unstable[place]
-                alpha[place] = np.clip(value + rate * _adam(place, gradient, means, squares, step), 0, 1)
+                gradient = (
+                    np.maximum(coefficient, 0) * (1 - slope) * values[place] * unstable[place]
+                )
+                alpha[place] = np.clip(
+                    value + rate * _adam(place, gradient, means, squares, step), 0, 1
+                )
             if beta.size:
                 signs = subdomain.signs
                 gradient = np.array(
                     [[values[s.node][0, s.unit] * (-1 if s.positive else 1) for s in signs]]
                 )
                 scale = 0.1 * (1 + np.abs(self.problem.objectives[row]).max())
-                beta = np.maximum(beta + rate * scale * _adam("beta", gradient, means, squares, step), 0)
-        best.alpha = {p: np.where(unstable[p], np.rint(v * LEVELS) / LEVELS, -1.0) for p, v in best.alpha.items()}
+                beta = np.maximum(
+                    beta + rate * scale * _adam("beta", gradient, means, squares, step), 0
+                )
+        best.alpha = {
+            p: np.where(unstable[p], np.rint(v * LEVELS) / LEVELS, -1.0)
+            for p, v in best.alpha.items()
+        }
         best.reached = float(
             self._reached(subdomain, rows, best.alpha, best.beta if best.beta.size else None)[0]
         )
@@ -243,12 +268,14 @@ class Prover:
                 )
                 rises = traced.trace[source] >= 0 if source in traced.trace else True
                 below = lines.below * values[source] + lines.below_at
-                values[place] = np.where(rises, below, lines.above * values[source] + lines.above_at)
+                values[place] = np.where(
+                    rises, below, lines.above * values[source] + lines.above_at
+                )
             if node.removed is not None:
                 patch = values[node.patch] if isinstance(node.patch, int) else node.patch
                 values[place] = np.where(node.removed, patch, values[place])
             if node.twin is not None:
-                values[place] = np.where(node.differ, values[place], values[node.twin])
+                values[place] = np.where(np.asarray(node.differ), values[place], values[node.twin])
         return values
 
     def _choice(self, subdomain: Subdomain, found: _Found) -> tuple[str, int, int, float] | None:
@@ -265,13 +292,17 @@ class Prover:
             gap = -low * high / np.maximum(high - low, 1e-300) * (1 - slope)
             chosen = found.alpha[place][0] if place in found.alpha else 0.5
             below = (slope + np.clip(chosen, 0, 1) * (1 - slope)) * x
-            chord = ((high - slope * low) * x + (slope - 1) * low * high) / np.maximum(high - low, 1e-300)
+            chord = ((high - slope * low) * x + (slope - 1) * low * high) / np.maximum(
+                high - low, 1e-300
+            )
             taken = np.where(a[0] >= 0, a[0] * (true - below), -a[0] * (chord - true))
             score = (taken + 0.1 * np.abs(a[0]) * gap) * mask
             unit = int(score.argmax())
             if score[unit] > best[0]:
                 best = (float(score[unit]), place, unit)
-        curved = any(isinstance(self.problem.nodes[at].operation, Curve) for at in self.bends.values())
+        curved = any(
+            isinstance(self.problem.nodes[at].operation, Curve) for at in self.bends.values()
+        )
         if best[1] >= 0 and not curved:
             return "split", best[1], best[2], 0.0
         return self._halved(subdomain)
@@ -322,10 +353,12 @@ def _corner(region: Region, coefficients: Array | None) -> Array:
     middle = (region.lower * 0.5 + region.upper * 0.5)[None]
     if coefficients is None:
         return middle
-    corner = np.where(coefficients > 0, region.lower, region.upper)
+    corner: Array = np.where(coefficients > 0, region.lower, region.upper)
     if region.p == 2 and region.centre is not None:
         norm = np.sqrt((coefficients**2).sum(axis=1, keepdims=True)) + 1e-300
-        corner = np.clip(region.centre - region.eps * coefficients / norm, region.lower, region.upper)
+        corner = np.clip(
+            region.centre - region.eps * coefficients / norm, region.lower, region.upper
+        )
     elif region.p == 1 and region.centre is not None:
         most = np.abs(coefficients).argmax(axis=1)
         corner = np.repeat(region.centre[None], len(coefficients), 0)

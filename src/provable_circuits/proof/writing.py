@@ -23,7 +23,13 @@ from torch import Tensor
 
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.domains import Ball, Box, Domain, Point
-from provable_circuits.claims.metrics import LogitDifference, MaxAbs, Norm, WinnerMargin, target_outputs
+from provable_circuits.claims.metrics import (
+    LogitDifference,
+    MaxAbs,
+    Norm,
+    WinnerMargin,
+    target_outputs,
+)
 from provable_circuits.claims.patching import FixedPatching, IntervalHull, Reachable, Zero
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
@@ -144,7 +150,10 @@ class Writer:
         for site in self._circuit.components.sites:
             low, high = (end[0].double() for end in ends[site.tensor])
             room = OUTWARD * (1e-3 + torch.maximum(low.abs(), high.abs()))
-            found[site.tensor] = [self._put(0, low - room, "low"), self._put(0, high + room, "high")]
+            found[site.tensor] = [
+                self._put(0, low - room, "low"),
+                self._put(0, high + room, "high"),
+            ]
         return found
 
     def _metric(self) -> dict[str, Any]:
@@ -216,7 +225,11 @@ class Writer:
                 tensor: self._put(2, value.double().reshape(self._graph[tensor].shape), "patch")
                 for tensor, value in witness.patch_values.items()
             }
-        kind = {"kind": "unfaithful"} if component is None else {"kind": "necessary", "component": component}
+        kind = (
+            {"kind": "unfaithful"}
+            if component is None
+            else {"kind": "necessary", "component": component}
+        )
         self._statements.append({**kind, "witness": found})
 
     def _point(self, domain: Domain, point: Tensor) -> dict[str, str]:
@@ -233,7 +246,7 @@ class Writer:
         if isinstance(domain, Box):
             return domain.lower, domain.upper
         if isinstance(domain, Ball) and domain.p == math.inf:
-            return domain._inner_box()
+            return domain.inner_box()
         return None
 
     # --- files --------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ is therefore off by at most
 
     gamma(n) * (the same sum with absolute values) + n 2^-1074,      gamma(n) = n u / (1 - n u).
 
-Error terms are sums of n numbers that are not negative, and are computed in float64 themselves: their
-own relative error is below gamma(n + 2), so multiplying them by 1 + 2 gamma(n + 4) encloses it. In
-rational arithmetic there is no error, and u is zero.
+Error terms are sums of n numbers that are not negative, and are computed in float64 themselves:
+their own relative error is below gamma(n + 2), so multiplying them by 1 + 2 gamma(n + 4) encloses
+it. In rational arithmetic there is no error, and u is zero.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LARGEST = 2.0**60
 """No unit may be larger, so that what underflow takes from a coefficient stays without effect."""
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """A certificate that is not accepted, and why, in one sentence."""
 
 
@@ -45,7 +45,7 @@ class Arithmetic:
     def gamma(self, terms: int) -> float:
         """The relative error of a sum of so many products."""
         if terms > MOST_TERMS + 8:
-            raise Refused(f"A sum of {terms} terms is longer than the rounding errors allow for.")
+            raise RefusedError(f"A sum of {terms} terms is longer than its errors allow for.")
         return terms * self.u / (1 - terms * self.u)
 
     def tiny(self, terms: int) -> float:
@@ -59,7 +59,7 @@ class Arithmetic:
             return array
         array = array.astype(np.float64)
         if not np.isfinite(array).all():
-            raise Refused("A number is not finite.")
+            raise RefusedError("A number is not finite.")
         if not self.exact:
             return array
         exact = np.empty(array.shape, dtype=object)
@@ -99,13 +99,13 @@ def check_products() -> None:
     right[:, 1::2] = 2.0**400
     product = left @ right
     if not (product[::2, ::2] == size).all() or not (product[1::2, 1::2] >= 2.0**1000).all():
-        raise Refused("The linear algebra of this machine does not form plain products.")
+        raise RefusedError("The linear algebra of this machine does not form plain products.")
 
 
 def centred(arithmetic: Arithmetic, lower: Array, upper: Array) -> tuple[Array, Array]:
     """A middle m and a radius r with  m - r <= lower <= upper <= m + r."""
     if (lower > upper).any():
-        raise Refused("A lower bound lies above its upper bound.")
+        raise RefusedError("A lower bound lies above its upper bound.")
     middle = arithmetic.half(lower) + arithmetic.half(upper)
     radius = np.maximum(middle - lower, upper - middle)
     return middle, np.where(radius == 0, radius, arithmetic.up(arithmetic.up(radius)))

@@ -12,21 +12,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from .arithmetic import Array, Refused
+from .arithmetic import Arithmetic, Array, RefusedError
 from .operations import (
-    Average,
     Bend,
     Convolution,
     Curve,
+    Gather,
     Larger,
     Matrix,
     Operation,
-    Pick,
     Scale,
     Sum,
 )
@@ -51,25 +50,20 @@ class Network:
     output: str
 
 
-def read_network(path: Path) -> Network:
-    """The network of an ONNX file."""
-    return parse_network(path.read_bytes())
-
-
-def parse_network(data: bytes) -> Network:
-    """The network of the bytes of an ONNX file."""
+def parse_network(data: bytes, arithmetic: Arithmetic | None = None) -> Network:
+    """The network of the bytes of an ONNX file, with its weights as numbers of an arithmetic."""
     model = Message(data)
     opsets = {m.text(1): m.integer(2) for m in model.messages(8)}
     if opsets != {"": OPERATOR_SET}:
-        raise Refused(f"The network file is not of ONNX operator set {OPERATOR_SET} alone.")
+        raise RefusedError(f"The network file is not of ONNX operator set {OPERATOR_SET} alone.")
     if len(model.messages(7)) != 1:
-        raise Refused("The network file has not one graph.")
-    return _Reader(model.messages(7)[0]).network()
+        raise RefusedError("The network file has not one graph.")
+    return _Reader(model.messages(7)[0], arithmetic or Arithmetic()).network()
 
 
 class _Reader:
-    def __init__(self, graph: Message) -> None:
-        self.graph = graph
+    def __init__(self, graph: Message, arithmetic: Arithmetic) -> None:
+        self.graph, self.arithmetic = graph, arithmetic
         self.constants: dict[str, Array] = {}
         self.shapes: dict[str, Shape] = {}
         self.steps: list[Step] = []
@@ -81,7 +75,7 @@ class _Reader:
         inputs = [m for m in self.graph.messages(11) if m.text(1) not in self.constants]
         outputs = self.graph.messages(12)
         if len(inputs) != 1 or len(outputs) != 1:
-            raise Refused("The network has not one input and one output.")
+            raise RefusedError("The network has not one input and one output.")
         name = inputs[0].text(1)
         self.step(name, None, (), _shape(inputs[0]))
         for node in self.graph.messages(1):
@@ -91,38 +85,44 @@ class _Reader:
 
     def _fresh(self, name: str) -> None:
         if not name or name in self.constants or name in self.shapes:
-            raise Refused(f"The network file makes the tensor {name[:80]!r} twice.")
+            raise RefusedError(f"The network file makes the tensor {name[:80]!r} twice.")
 
-    def step(self, name: str, operation: Operation | None, inputs: Sequence[str], shape: Shape) -> str:
+    def step(
+        self, name: str, operation: Operation | None, inputs: Sequence[str], shape: Shape
+    ) -> str:
         self._fresh(name)
         units = math.prod(shape)
         if not 0 < units <= MOST_UNITS:
-            raise Refused(f"The tensor {name[:80]!r} has {units} units.")
+            raise RefusedError(f"The tensor {name[:80]!r} has {units} units.")
         self.shapes[name] = shape
+        if operation is not None and self.arithmetic.exact:
+            operation = _exactly(operation, self.arithmetic)
         self.steps.append(Step(name, operation, tuple(inputs), units))
         return name
 
     def own(self, name: str) -> str:
         if name not in self.shapes:
-            raise Refused(f"The network file reads {name[:80]!r} before it is made.")
+            raise RefusedError(f"The network file reads {name[:80]!r} before it is made.")
         return name
 
     def _node(self, message: Message) -> None:
         kind, outputs = message.text(4), message.texts(2)
         reader = READERS.get(kind)
         if reader is None or len(outputs) != 1 or message.text(7):
-            raise Refused(f"The operation {kind[:40]!r} is none that the checker knows.")
+            raise RefusedError(f"The operation {kind[:40]!r} is none that the checker knows.")
         attributes: dict[str, Message] = {}
         for attribute in message.messages(5):
             if attributes.setdefault(attribute.text(1), attribute) is not attribute:
-                raise Refused(f"An operation {kind!r} has an attribute twice.")
+                raise RefusedError(f"An operation {kind!r} has an attribute twice.")
         node = _Node(self, kind, message.texts(1), outputs[0], attributes)
         try:
             reader(node)
         except (ValueError, IndexError, TypeError, OverflowError, MemoryError) as error:
-            raise Refused(f"An operation {kind!r} does not fit its tensors.") from error
+            raise RefusedError(f"An operation {kind!r} does not fit its tensors.") from error
         if node.attributes:
-            raise Refused(f"The attribute {sorted(node.attributes)[0]!r} of {kind!r} is unknown.")
+            raise RefusedError(
+                f"{kind!r} has an attribute that is unknown: {min(node.attributes)!r}."
+            )
 
 
 @dataclass
@@ -147,13 +147,13 @@ class _Node:
 
     def float(self, name: str, default: float) -> float:
         attribute = self.attributes.pop(name, None)
-        return default if attribute is None else attribute.float(2)
+        return default if attribute is None else attribute.real(2)
 
     def constant(self, place: int) -> Array:
         try:
             return self.reader.constants[self.inputs[place]]
         except (KeyError, IndexError):
-            raise Refused(f"An operand of {self.kind!r} is no constant of the file.") from None
+            raise RefusedError(f"An operand of {self.kind!r} is no constant of the file.") from None
 
     def is_constant(self, place: int) -> bool:
         return self.inputs[place] in self.reader.constants
@@ -164,15 +164,31 @@ class _Node:
 
     def count(self, *allowed: int) -> None:
         if len(self.inputs) not in allowed:
-            raise Refused(f"An operation {self.kind!r} has {len(self.inputs)} operands.")
+            raise RefusedError(f"An operation {self.kind!r} has {len(self.inputs)} operands.")
 
-    def make(self, operation: Operation, inputs: Sequence[str], shape: Shape, part: str = "") -> str:
+    def make(
+        self, operation: Operation, inputs: Sequence[str], shape: Shape, part: str = ""
+    ) -> str:
         name = f"{self.output}~{part}" if part else self.output
         return self.reader.step(name, operation, inputs, tuple(int(n) for n in shape))
 
     def pick(self, sources: Sequence[str], index: Array, part: str = "") -> str:
+        """Units of some tensors laid end to end, in the shape of ``index``."""
         sizes = [math.prod(self.reader.shapes[name]) for name in sources]
-        return self.make(Pick(index.reshape(-1).astype(np.int64), sizes), sources, index.shape, part)
+        places = index.reshape(-1, 1).astype(np.int64)
+        return self.make(Gather(places, sizes), sources, index.shape, part)
+
+
+def _exactly(operation: Any, arithmetic: Arithmetic) -> Operation:
+    """The operation with rational weights."""
+    names = [
+        n
+        for n in ("weight", "factor", "bias", "divisor")
+        if getattr(operation, n, None) is not None
+    ]
+    return replace(
+        operation, **{name: arithmetic.array(getattr(operation, name)) for name in names}
+    )
 
 
 def _indices(shape: Shape) -> Array:
@@ -184,15 +200,15 @@ def _matmul(node: _Node) -> None:
     left = node.is_constant(0)
     weight = _real(node.constant(0 if left else 1))
     name, shape = node.tensor(1 if left else 0)
-    if weight.ndim != 2 or (left and len(shape) < 2) or not shape:
-        raise Refused("MatMul is not by a matrix.")
-    inner = weight.shape[1] if left else weight.shape[0]
-    rows = shape[-2] if len(shape) > 1 else 1
-    if inner != (rows if left else shape[-1]):
-        raise Refused("MatMul does not fit its tensors.")
-    count = math.prod(shape) // (rows * shape[-1])
-    made = (*shape[:-2], weight.shape[0], shape[-1]) if left else (*shape[:-1], weight.shape[1])
-    node.make(Matrix(weight, (count, rows, shape[-1]), left), [name], made)
+    if weight.ndim != 2 or len(shape) < 1 + left or weight.shape[left] != shape[-1 - left]:
+        raise RefusedError("MatMul is not by a matrix that fits.")
+    if not left:
+        node.make(Matrix(weight), [name], (*shape[:-1], weight.shape[1]))
+        return
+    turned = node.pick([name], np.swapaxes(_indices(shape), -1, -2), "turned")
+    made = (*shape[:-2], shape[-1], weight.shape[0])
+    product = node.make(Matrix(weight.T), [turned], made, "product")
+    node.pick([product], np.swapaxes(_indices(made), -1, -2))
 
 
 def _sum(node: _Node) -> None:
@@ -200,7 +216,10 @@ def _sum(node: _Node) -> None:
     minus = node.kind == "Sub"
     if node.is_constant(0) or node.is_constant(1):
         first = node.is_constant(0)
-        shift, (name, shape) = _real(node.constant(0 if first else 1)), node.tensor(1 if first else 0)
+        shift, (name, shape) = (
+            _real(node.constant(0 if first else 1)),
+            node.tensor(1 if first else 0),
+        )
         sign = -1.0 if minus and first else 1.0
         shift = _spread(-shift if minus and not first else shift, shape)
         units = math.prod(shape)
@@ -208,7 +227,7 @@ def _sum(node: _Node) -> None:
         return
     (one, shape), (other, second) = node.tensor(0), node.tensor(1)
     if shape != second:
-        raise Refused("Two tensors of different shapes are added.")
+        raise RefusedError("Two tensors of different shapes are added.")
     node.make(Sum(minus), [one, other], shape)
 
 
@@ -218,7 +237,7 @@ def _scale(node: _Node) -> None:
     first = node.is_constant(0) and not divides
     factor, (name, shape) = _real(node.constant(0 if first else 1)), node.tensor(1 if first else 0)
     if divides and (factor == 0).any():
-        raise Refused("A tensor is divided by zero.")
+        raise RefusedError("A tensor is divided by zero.")
     node.make(Scale(_spread(factor, shape), divides), [name], shape)
 
 
@@ -235,7 +254,7 @@ def _normalise(node: _Node) -> None:
     epsilon = node.float("epsilon", 1e-5)
     node.attributes.pop("momentum", None)
     if node.integer("training_mode", 0) or mean.any() or (variance != 1).any() or epsilon:
-        raise Refused("A batch normalisation is not written as a scale and a shift.")
+        raise RefusedError("A batch normalisation is not written as a scale and a shift.")
     name, shape = node.tensor(0)
     channels = (len(scale), *([1] * (len(shape) - 1)))
     parts = [_spread(value.reshape(channels), shape) for value in (scale, shift)]
@@ -247,7 +266,7 @@ def _convolve(node: _Node) -> None:
     weight = _real(node.constant(1))
     name, shape = node.tensor(0)
     if len(shape) != 3 or weight.ndim != 4:
-        raise Refused("A convolution is not of maps in two dimensions.")
+        raise RefusedError("A convolution is not of maps in two dimensions.")
     stride, dilation = node.integers("strides", [1, 1]), node.integers("dilations", [1, 1])
     pads, groups = node.integers("pads", [0] * 4), node.integer("group", 1)
     kernel = node.integers("kernel_shape", weight.shape[2:])
@@ -260,7 +279,7 @@ def _convolve(node: _Node) -> None:
         or weight.shape[1] * groups != shape[0]
         or weight.shape[0] % groups
     ):
-        raise Refused("A convolution does not fit its tensors.")
+        raise RefusedError("A convolution does not fit its tensors.")
     out = [
         (shape[1 + i] + 2 * pads[i] - dilation[i] * (kernel[i] - 1) - 1) // stride[i] + 1
         for i in (0, 1)
@@ -271,9 +290,13 @@ def _convolve(node: _Node) -> None:
     made = (weight.shape[0], *out)
     _positive(made)
     operation = Convolution(
-        weight, shape, made, tuple(stride), tuple(pads[:2]), tuple(dilation), groups, bias
+        weight, shape, made, _pair(stride), _pair(pads), _pair(dilation), groups, bias
     )
     node.make(operation, [name], made)
+
+
+def _pair(values: Sequence[int]) -> tuple[int, int]:
+    return values[0], values[1]
 
 
 def _windows(node: _Node) -> tuple[str, Shape, Array, Shape, bool]:
@@ -286,9 +309,9 @@ def _windows(node: _Node) -> tuple[str, Shape, Array, Shape, bool]:
     node.integer("storage_order", 0)
     lists = (kernel, stride, dilation)
     if len(shape) != 3 or any(len(v) != 2 or min(v) < 1 for v in lists) or len(pads) != 4:
-        raise Refused("A pooling is not of maps in two dimensions.")
+        raise RefusedError("A pooling is not of maps in two dimensions.")
     if min(pads) < 0 or max(kernel) > 2**10:
-        raise Refused("A pooling does not fit its tensors.")
+        raise RefusedError("A pooling does not fit its tensors.")
     reads = []
     for axis in (0, 1):
         length, before, after = shape[1 + axis], pads[axis], pads[axis + 2]
@@ -312,10 +335,10 @@ def _average(node: _Node) -> None:
     padded = node.integer("count_include_pad", 0)
     name, shape, windows, made, ceil = _windows(node)
     if padded and ceil:
-        raise Refused("An average pooling counts padding in windows that overhang.")
+        raise RefusedError("An average pooling counts padding in windows that overhang.")
     counts = np.full(len(windows), windows.shape[1]) if padded else (windows >= 0).sum(axis=1)
     _positive(counts)
-    node.make(Average(windows, counts.astype(np.float64), math.prod(shape)), [name], made)
+    node.make(Gather(windows, [math.prod(shape)], counts.astype(np.float64)), [name], made)
 
 
 def _maximum(node: _Node) -> None:
@@ -323,9 +346,7 @@ def _maximum(node: _Node) -> None:
     first = np.take_along_axis(windows, (windows >= 0).argmax(axis=1)[:, None], 1)
     _positive((first >= 0).all(keepdims=True))
     places = np.where(windows < 0, first, windows)
-    level = [
-        node.pick([name], places[:, i], f"place{i}") for i in range(places.shape[1])
-    ]
+    level = [node.pick([name], places[:, i], f"place{i}") for i in range(places.shape[1])]
     if len(level) == 1:
         node.pick(level, np.arange(len(places)).reshape(made))
         return
@@ -352,14 +373,18 @@ def _clip(node: _Node) -> None:
     units = math.prod(shape)
     low, high = ends
     if not low <= high:
-        raise Refused("A tensor is clipped to a range that is empty.")
+        raise RefusedError("A tensor is clipped to a range that is empty.")
     if low > -math.inf:
-        shifted = node.make(Scale(np.ones(units), bias=np.full(units, -low)), [name], shape, "above")
+        shifted = node.make(
+            Scale(np.ones(units), bias=np.full(units, -low)), [name], shape, "above"
+        )
         gain = node.make(Bend(0.0), [shifted], shape, "gain")
         part = "low" if high < math.inf else ""
         name = node.make(Scale(np.ones(units), bias=np.full(units, low)), [gain], shape, part)
     if high < math.inf:
-        turned = node.make(Scale(-np.ones(units), bias=np.full(units, high)), [name], shape, "below")
+        turned = node.make(
+            Scale(-np.ones(units), bias=np.full(units, high)), [name], shape, "below"
+        )
         loss = node.make(Bend(0.0), [turned], shape, "loss")
         node.make(Scale(-np.ones(units), bias=np.full(units, high)), [loss], shape)
     elif low == -math.inf:
@@ -371,7 +396,7 @@ def _finite_or_inf(node: _Node, place: int) -> float:
         return -math.inf if place == 1 else math.inf
     value = node.constant(place)
     if value.size != 1 or np.isnan(value).any():
-        raise Refused("A tensor is not clipped to numbers.")
+        raise RefusedError("A tensor is not clipped to numbers.")
     return float(value.reshape(-1)[0])
 
 
@@ -380,7 +405,7 @@ def _activation(node: _Node) -> None:
     name, shape = node.tensor(0)
     slope = node.float("alpha", 0.01) if node.kind == "LeakyRelu" else 0.0
     if not 0 <= slope <= 1:
-        raise Refused("A leaky ReLU has a slope outside 0 to 1.")
+        raise RefusedError("A leaky ReLU has a slope outside 0 to 1.")
     curve = {"Sigmoid": Curve(False), "Tanh": Curve(True)}
     node.make(curve.get(node.kind, Bend(slope)), [name], shape)
 
@@ -390,14 +415,14 @@ def _reshape(node: _Node) -> None:
     name, shape = node.tensor(0)
     size = [int(n) for n in node.constant(1)]
     if node.integer("allowzero", 0) or not size or size[0] not in (-1, 1) or min(size[1:]) < 1:
-        raise Refused("A tensor is reshaped in a way that the checker does not know.")
+        raise RefusedError("A tensor is reshaped in a way that the checker does not know.")
     node.pick([name], _indices(shape).reshape(size[1:]))
 
 
 def _flatten(node: _Node) -> None:
     node.count(1)
     if node.integer("axis", 1) != 1:
-        raise Refused("A tensor is flattened along another axis than the first.")
+        raise RefusedError("A tensor is flattened along another axis than the first.")
     name, shape = node.tensor(0)
     node.pick([name], _indices(shape).reshape(-1))
 
@@ -407,7 +432,7 @@ def _transpose(node: _Node) -> None:
     name, shape = node.tensor(0)
     order = node.integers("perm", [])
     if order[:1] != [0]:
-        raise Refused("A transposition moves the batch.")
+        raise RefusedError("A transposition moves the batch.")
     node.pick([name], _indices(shape).transpose([i - 1 for i in order[1:]]))
 
 
@@ -415,7 +440,7 @@ def _concat(node: _Node) -> None:
     sources = [node.tensor(i) for i in range(len(node.inputs))]
     axis = node.integer("axis", 0)
     if axis < 1:
-        raise Refused("Tensors are joined along the batch.")
+        raise RefusedError("Tensors are joined along the batch.")
     starts = np.cumsum([0, *(math.prod(shape) for _, shape in sources)])
     parts = [_indices(shape) + start for (_, shape), start in zip(sources, starts, strict=False)]
     node.pick([name for name, _ in sources], np.concatenate(parts, axis - 1))
@@ -428,13 +453,13 @@ def _pad(node: _Node) -> None:
     pads = [int(n) for n in node.constant(1)]
     axes = list(range(len(shape) + 1))
     if len(node.inputs) == 4 and [int(n) for n in node.constant(3)] != axes:
-        raise Refused("A tensor is padded along some of its axes only.")
+        raise RefusedError("A tensor is padded along some of its axes only.")
     filled = len(node.inputs) > 2 and node.inputs[2] and node.constant(2).any()
-    if filled or (mode and mode.bytes(4) != b"constant") or len(pads) != 2 * len(axes):
-        raise Refused("A tensor is padded with something else than zeros.")
+    if filled or (mode and mode.data(4) != b"constant") or len(pads) != 2 * len(axes):
+        raise RefusedError("A tensor is padded with something else than zeros.")
     before, after = pads[: len(axes)], pads[len(axes) :]
     if before[0] or after[0] or min(pads) < 0:
-        raise Refused("A tensor is padded along the batch, or cut by padding.")
+        raise RefusedError("A tensor is padded along the batch, or cut by padding.")
     around = list(zip(before[1:], after[1:], strict=True))
     _bounded([n + a + b for n, (a, b) in zip(shape, around, strict=True)])
     node.pick([name], np.pad(_indices(shape), around, constant_values=-1))
@@ -445,10 +470,10 @@ def _gather(node: _Node) -> None:
     name, shape = node.tensor(0)
     index, axis = node.constant(1), node.integer("axis", 0)
     if axis < 1 or index.dtype != np.int64:
-        raise Refused("A tensor is not gathered from by integers behind the batch.")
+        raise RefusedError("A tensor is not gathered from by integers behind the batch.")
     size = shape[axis - 1]
     if ((index < -size) | (index >= size)).any():
-        raise Refused("A tensor is gathered from beyond its end.")
+        raise RefusedError("A tensor is gathered from beyond its end.")
     node.pick([name], np.take(_indices(shape), index % size, axis - 1))
 
 
@@ -458,12 +483,12 @@ def _mean(node: _Node) -> None:
     axes = tuple(int(n) - 1 for n in node.constant(1))
     keep = bool(node.integer("keepdims", 1))
     if node.integer("noop_with_empty_axes", 0) or not axes or min(axes) < 0:
-        raise Refused("A mean is taken over the batch, or over nothing.")
+        raise RefusedError("A mean is taken over the batch, or over nothing.")
     rest = tuple(i for i in range(len(shape)) if i not in axes)
     windows = _indices(shape).transpose(*rest, *axes).reshape(math.prod(shape[i] for i in rest), -1)
     made = tuple(1 if i in axes else n for i, n in enumerate(shape) if keep or i not in axes)
     counts = np.full(len(windows), float(windows.shape[1]))
-    node.make(Average(windows, counts, math.prod(shape)), [name], made)
+    node.make(Gather(windows, [math.prod(shape)], counts), [name], made)
 
 
 def _identity(node: _Node) -> None:
@@ -500,17 +525,17 @@ READERS: dict[str, Callable[[_Node], None]] = {
 
 def _positive(sizes: object) -> None:
     if np.min(np.asarray(sizes)) < 1:
-        raise Refused("A window does not fit its tensor.")
+        raise RefusedError("A window does not fit its tensor.")
 
 
 def _bounded(sizes: Sequence[int]) -> None:
     if math.prod(sizes) > MOST_UNITS:
-        raise Refused("A tensor of the network is too large.")
+        raise RefusedError("A tensor of the network is too large.")
 
 
 def _real(values: Array) -> Array:
     if values.dtype == np.int64 or not np.isfinite(values).all():
-        raise Refused("A weight of the network is not a finite number.")
+        raise RefusedError("A weight of the network is not a finite number.")
     return values.astype(np.float64)
 
 
@@ -521,7 +546,7 @@ def _shape(value: Message) -> Shape:
     (shape,) = tensor.messages(2) or [Message(b"")]
     sizes = [0 if 2 in dim else dim.integer(1) for dim in shape.messages(1)]
     if tensor.integer(1) not in (1, 11) or len(sizes) < 2 or min(sizes[1:]) < 1:
-        raise Refused("The network's input is not of floats of a known shape behind a batch.")
+        raise RefusedError("The network's input is not of floats of a known shape behind a batch.")
     _bounded(sizes[1:])
     return tuple(sizes[1:])
 
@@ -530,13 +555,17 @@ def _tensor(message: Message) -> Array:
     """A constant of the file; its bytes are in the file and little-endian."""
     kind, dims = message.integer(2), message.integers(1)
     if kind not in TYPES or 13 in message or message.integer(14):
-        raise Refused("A constant of the network is of another kind than floats and integers.")
+        raise RefusedError("A constant of the network is of another kind than floats and integers.")
     if any(n < 0 for n in dims):
-        raise Refused("A constant of the network has a negative size.")
-    raw = message.bytes(9)
+        raise RefusedError("A constant of the network has a negative size.")
+    raw = message.data(9)
     if any(field in message for field in (4, 5, 7, 10)):
-        raise Refused("A constant of the network is not written as raw bytes.")
-    values = np.frombuffer(raw, dtype=RAW[kind]) if len(raw) % np.dtype(RAW[kind]).itemsize == 0 else None
+        raise RefusedError("A constant of the network is not written as raw bytes.")
+    values = (
+        np.frombuffer(raw, dtype=RAW[kind])
+        if len(raw) % np.dtype(RAW[kind]).itemsize == 0
+        else None
+    )
     if values is None or len(values) != math.prod(dims):
-        raise Refused("A constant of the network has not as many numbers as its shape.")
+        raise RefusedError("A constant of the network has not as many numbers as its shape.")
     return values.astype(TYPES[kind]).reshape(dims)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .arithmetic import Arithmetic, Array, Refused, centred
+from .arithmetic import Arithmetic, Array, RefusedError, centred
 
 Bounds = tuple[Array, Array]
 
@@ -54,12 +54,9 @@ class Linear:
 
 @dataclass
 class Matrix(Linear):
-    """Rows times a weight [inner, outer], or a weight [outer, inner] times columns."""
+    """Rows of numbers, one after the other, times a weight [inner, outer]."""
 
     weight: Array
-    shape: tuple[int, int, int]
-    """How many matrices; their rows; their columns."""
-    left: bool = False
     bias: Array | None = None
 
     def __post_init__(self) -> None:
@@ -67,17 +64,12 @@ class Matrix(Linear):
         self._kinds = _kinds(self.weight)
 
     def forward(self, kind: str, *inputs: Array) -> Array:
-        value = inputs[0].reshape(-1, *self.shape)
-        weight = self._kinds[kind]
-        return (weight @ value if self.left else value @ weight).reshape(len(inputs[0]), -1)
+        rows = inputs[0].reshape(-1, len(self.weight))
+        return (rows @ self._kinds[kind]).reshape(len(inputs[0]), -1)
 
     def backward(self, coefficients: Array) -> tuple[Array, ...]:
-        count, rows, columns = self.shape
-        weight = self.weight.T
-        inner = (count, len(self.weight), columns) if self.left else (count, rows, len(weight))
-        value = coefficients.reshape(-1, *inner)
-        carried = weight @ value if self.left else value @ weight
-        return (carried.reshape(len(coefficients), -1),)
+        rows = coefficients.reshape(-1, self.weight.shape[1])
+        return ((rows @ self.weight.T).reshape(len(coefficients), -1),)
 
 
 @dataclass
@@ -114,14 +106,15 @@ class Convolution(Linear):
 
     def _room(self) -> tuple[int, int]:
         """The size of padded maps, with what the last window's stride reaches over."""
-        return tuple(
+        rooms = [
             max(
                 self.size[1 + axis] + 2 * self.pads[axis],
                 (self.weight.shape[2 + axis] - 1) * self.dilation[axis]
                 + self.stride[axis] * self.out[1 + axis],
             )
             for axis in (0, 1)
-        )  # type: ignore[return-value]
+        ]
+        return rooms[0], rooms[1]
 
     def forward(self, kind: str, *inputs: Array) -> Array:
         count, (channels, high, wide) = len(inputs[0]), self.size
@@ -201,54 +194,33 @@ class Larger(Sum):
 
 
 @dataclass
-class Pick(Linear):
-    """Units picked out of some tensors laid end to end; -1 picks a zero.
+class Gather(Linear):
+    """Sums of some units of tensors laid end to end, each sum divided by a number.
 
-    Reshaping, transposing, padding, slicing and concatenation are all of this kind.
+    ``index`` [outputs, places] says which; -1 is a zero. Pooling by averages is of this kind, and
+    with one place so are reshaping, transposing, padding, slicing and concatenation.
     """
 
     index: Array
     sizes: Sequence[int]
+    divisor: Array | None = None
 
     def __post_init__(self) -> None:
-        self.terms = int(np.bincount(self.index[self.index >= 0], minlength=1).max(initial=1))
-        self._plain = np.array_equal(self.index, np.arange(sum(self.sizes)))
+        reads = np.bincount(self.index[self.index >= 0], minlength=1).max(initial=1)
+        self.terms = max(self.index.shape[1], int(reads)) + 1
 
     def forward(self, kind: str, *inputs: Array) -> Array:
         joined = np.concatenate([*inputs, np.zeros_like(inputs[0][:, :1])], axis=1)
-        return joined[:, self.index]
+        if self.divisor is None:
+            return joined[:, self.index[:, 0]]
+        return joined[:, self.index].sum(axis=2) / self.divisor
 
     def backward(self, coefficients: Array) -> tuple[Array, ...]:
-        carried = coefficients
-        if not self._plain:
-            carried = np.zeros((sum(self.sizes) + 1, len(coefficients)), dtype=coefficients.dtype)
-            np.add.at(carried, self.index, coefficients.T)
-            carried = carried[:-1].T
-        return tuple(np.split(carried, np.cumsum(self.sizes)[:-1], axis=1))
-
-
-@dataclass
-class Average(Linear):
-    """The sum over each window [outputs, places] of units, divided by a count; -1 is a zero."""
-
-    windows: Array
-    counts: Array
-    size: int
-
-    def __post_init__(self) -> None:
-        reads = np.bincount(self.windows[self.windows >= 0], minlength=1).max(initial=1)
-        self.terms = max(self.windows.shape[1], int(reads)) + 1
-
-    def forward(self, kind: str, *inputs: Array) -> Array:
-        joined = np.concatenate([inputs[0], np.zeros_like(inputs[0][:, :1])], axis=1)
-        return joined[:, self.windows].sum(axis=2) / self.counts
-
-    def backward(self, coefficients: Array) -> tuple[Array, ...]:
-        carried = np.zeros((self.size + 1, len(coefficients)), dtype=coefficients.dtype)
-        shares = (coefficients / self.counts).T
-        for place in self.windows.T:
-            np.add.at(carried, place, shares)
-        return (carried[:-1].T,)
+        shares = coefficients if self.divisor is None else coefficients / self.divisor
+        carried = np.zeros((sum(self.sizes) + 1, len(shares)), dtype=shares.dtype)
+        for place in self.index.T:
+            np.add.at(carried, place, shares.T)
+        return tuple(np.split(carried[:-1].T, np.cumsum(self.sizes)[:-1], axis=1))
 
 
 def _kinds(weight: Array) -> dict[str, Array]:
@@ -273,17 +245,18 @@ class Bend:
 
     def interval(self, arithmetic: Arithmetic, bounds: Bounds) -> Bounds:
         slope = arithmetic.array([self.slope])[0]
-        least, most = (
-            [np.where(end >= 0, end, rounded(slope * end)) for end in bounds]
-            for rounded in (arithmetic.down, arithmetic.up)
-        )
-        turns = (bounds[0] <= 0) & (bounds[1] >= 0) & (self.slope < 0)
-        return np.where(turns, 0 * least[0], np.minimum(*least)), np.maximum(*most)
+        low, high = bounds
+        ends = [np.where(end >= 0, end, slope * end) for end in bounds]
+        least, most = arithmetic.down(np.minimum(*ends)), arithmetic.up(np.maximum(*ends))
+        least = np.where((low >= 0) | ((slope < 0) & (high >= 0)), np.maximum(low, 0 * low), least)
+        return least, np.where(high >= np.abs(slope * low), high, most)
 
     def lines(self, arithmetic: Arithmetic, bounds: Bounds, alpha: Array | None) -> Lines:
-        """The function is convex: below, a line through 0 of a slope between its two; above, one
-        that lies above it at both bounds. ``alpha`` [k, units] in 0..1 chooses the former; where it
-        is below 0 or not given, the slope of the wider side."""
+        """Below, a line through 0 of a slope between the two; above, one that is so at both bounds.
+
+        The function is convex. ``alpha`` [k, units] in 0..1 chooses the line below; where it is
+        negative or not given, that is the one of the wider side.
+        """
         low, high = bounds
         slope = arithmetic.array([self.slope])[0]
         one = arithmetic.array([1.0])[0]
@@ -336,8 +309,8 @@ CURVE_ERROR = 2.0**-40
 class Curve:
     """y = sigmoid(x) or tanh(x): increasing, with a second derivative of at most ``bend``.
 
-    On a cell of width w a function g lies within max|g''| w^2 / 8 of its chord. So g = f - s x is at
-    most its largest value on a grid, plus bend w^2 / 8, and at least likewise.
+    On a cell of width w a function g lies within max|g''| w^2 / 8 of its chord. So g = f - s x is
+    at most its largest value on a grid, plus bend w^2 / 8, and at least likewise.
     """
 
     tanh: bool
@@ -352,7 +325,7 @@ class Curve:
 
     def lines(self, arithmetic: Arithmetic, bounds: Bounds, alpha: Array | None) -> Lines:
         if arithmetic.exact:
-            raise Refused("Rational arithmetic knows no sigmoid and no tanh.")
+            raise RefusedError("Rational arithmetic knows no sigmoid and no tanh.")
         low, high = bounds
         ends = self.value(low), self.value(high)
         slopes = [1 - y * y if self.tanh else y * (1 - y) for y in ends]

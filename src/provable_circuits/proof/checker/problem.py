@@ -6,10 +6,10 @@ Three copies of the network, each of the file's own operations:
     C   the circuit at the same z: the units of removed components replaced by patches
     S   the network at another input z', where patches are taken from one
 
-A unit of C that nothing removed can reach IS the unit of N. A mask says which units ``differ``: those
-removed, and from there whatever an operation can pass on, unit by unit. A node is named by copy and
-tensor, "C:conv1". Behind the outputs come the nodes of the metric, "D:...", so that all that is to be
-shown is: some linear functions of one node are never negative.
+A unit of C that nothing removed can reach IS the unit of N. A mask says which units ``differ``:
+those removed, and from there whatever an operation can pass on, unit by unit. A node is named by
+copy and tensor, "C:conv1". Behind the outputs come the nodes of the metric, "D:...", so that all
+that is to be shown is: some linear functions of one node are never negative.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import Arithmetic, Array, Refused
+from .arithmetic import Arithmetic, Array, RefusedError
 from .operations import Bend, Linear, Operation, Square, Sum
 
 
@@ -93,7 +93,7 @@ class Problem:
         try:
             return self.places[name]
         except KeyError:
-            raise Refused(f"The proof speaks of {name[:80]!r}, which there is not.") from None
+            raise RefusedError(f"The proof speaks of {name[:80]!r}, which there is not.") from None
 
 
 Patch = Mapping[str, Array] | Region | Mapping[str, Region]
@@ -209,4 +209,4 @@ def _metric(builder: _Builder, metric: Mapping[str, Any]) -> tuple[int, Array, A
         place = builder.add(Node("D:sizes", operation, (place,), units))
         offset = tolerance if metric["p"] == 1 else arithmetic.down(tolerance * tolerance)
         return place, arithmetic.array([-np.ones(units)]), np.asarray([offset])
-    raise Refused(f"The metric {str(kind)[:40]!r} is none that can be proved.")
+    raise RefusedError(f"The metric {str(kind)[:40]!r} is none that can be proved.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from .arithmetic import Refused
+from .arithmetic import RefusedError
 
 Value = int | bytes
 
@@ -28,9 +28,9 @@ def fields(data: bytes) -> Iterator[tuple[int, int, Value]]:
         elif kind in (1, 5):
             size = 8 if kind == 1 else 4
         else:
-            raise Refused("The network file has a field of a kind that ONNX does not use.")
+            raise RefusedError("The network file has a field of a kind that ONNX does not use.")
         if at + size > len(data):
-            raise Refused("The network file ends in the middle of a field.")
+            raise RefusedError("The network file ends in the middle of a field.")
         yield key >> 3, kind, data[at : at + size]
         at += size
 
@@ -46,7 +46,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
         value |= (byte & 127) << (7 * place)
         if byte < 128:
             return value & (2**64 - 1), at
-    raise Refused("The network file ends in the middle of a number.")
+    raise RefusedError("The network file ends in the middle of a number.")
 
 
 def signed(value: int) -> int:
@@ -65,32 +65,32 @@ class Message:
     def __contains__(self, number: int) -> bool:
         return number in self._fields
 
-    def bytes(self, number: int) -> bytes:
+    def data(self, number: int) -> bytes:
         """The one value of a field of bytes; empty where it is missing."""
-        values = self.all_bytes(number)
+        values = self.all_data(number)
         return values[-1] if values else b""
 
-    def all_bytes(self, number: int) -> list[bytes]:
+    def all_data(self, number: int) -> list[bytes]:
         """The values of a field of bytes or messages."""
         values = [value for _, value in self._fields.get(number, [])]
         if not all(isinstance(value, bytes) for value in values):
-            raise Refused("The network file has a number where bytes are expected.")
-        return values  # type: ignore[return-value]
+            raise RefusedError("The network file has a number where bytes are expected.")
+        return [value for value in values if isinstance(value, bytes)]
 
     def text(self, number: int) -> str:
         """The one text of a field."""
         try:
-            return self.bytes(number).decode()
+            return self.data(number).decode()
         except UnicodeDecodeError:
-            raise Refused("The network file has a name that is no text.") from None
+            raise RefusedError("The network file has a name that is no text.") from None
 
     def texts(self, number: int) -> list[str]:
         """The texts of a field."""
-        return [value.decode(errors="replace") for value in self.all_bytes(number)]
+        return [value.decode(errors="replace") for value in self.all_data(number)]
 
     def messages(self, number: int) -> list[Message]:
         """The messages of a field."""
-        return [Message(value) for value in self.all_bytes(number)]
+        return [Message(value) for value in self.all_data(number)]
 
     def integers(self, number: int) -> list[int]:
         """The integers of a field, written one by one or packed."""
@@ -100,7 +100,7 @@ class Message:
                 found.append(signed(value))
                 continue
             if kind != 2:
-                raise Refused("The network file has a float where an integer is expected.")
+                raise RefusedError("The network file has a float where an integer is expected.")
             at = 0
             while at < len(value):
                 item, at = varint(value, at)
@@ -112,6 +112,6 @@ class Message:
         values = self.integers(number)
         return values[-1] if values else default
 
-    def float(self, number: int) -> float:
+    def real(self, number: int) -> float:
         """The one 32-bit float of a field."""
-        return float(struct.unpack("<f", self.bytes(number))[0]) if number in self else 0.0
+        return float(struct.unpack("<f", self.data(number))[0]) if number in self else 0.0

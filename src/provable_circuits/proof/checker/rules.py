@@ -1,8 +1,8 @@
 """The rules: intervals, backward bounds, tightening, splits, and the closing of leaves.
 
 A *subdomain* is a set of points of the problem: those of the regions at which some units have a
-sign, or some input coordinates lie on one side of a value. All bounds that it holds are true of each
-of its points:
+sign, or some input coordinates lie on one side of a value. All bounds that it holds are true of
+each of its points:
 
 Interval    An operation's interval contains its value if its inputs' intervals contain theirs.
 Backward    For an objective a . x of one node, going from the last node to the inputs: a linear
@@ -21,11 +21,11 @@ Close       A leaf is closed for an objective by a bound of at least 0, or for a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .arithmetic import LARGEST, Array, Refused, centred, magnitude
+from .arithmetic import LARGEST, Array, RefusedError, centred, magnitude
 from .operations import Bounds, Linear
 from .problem import Node, Problem, Region
 
@@ -42,6 +42,16 @@ class Sign:
     positive: bool
 
 
+@dataclass(frozen=True)
+class Side:
+    """One side of a split: a coordinate of an input is at least ``value``, or at most."""
+
+    node: int
+    unit: int
+    value: float
+    above: bool
+
+
 @dataclass
 class Subdomain:
     """Bounds of every node over some points of a problem, and the signs that hold there."""
@@ -51,7 +61,7 @@ class Subdomain:
     regions: dict[int, Region]
     reach: list[Array | None]
     signs: tuple[Sign, ...] = ()
-    split: bool = field(default=False)
+    sides: tuple[Side, ...] = ()
 
     @classmethod
     def whole(cls, problem: Problem) -> Subdomain:
@@ -72,12 +82,12 @@ class Subdomain:
             self.reach.append(reach)
 
     def _consistent(self, bounds: Bounds) -> Bounds:
-        """Below a split contradicting bounds say that there is no point, and any bounds are true."""
+        """Below a split, contradicting bounds say that there is no point: any bounds are true."""
         lower, upper = bounds
         if not ((lower >= -LARGEST).all() and (upper <= LARGEST).all()):
-            raise Refused("A bound is too large, or not a number.")
-        if not self.split and (lower > upper).any():
-            raise Refused("Bounds contradict each other where nothing was split.")
+            raise RefusedError("A bound is too large, or not a number.")
+        if not self.signs and not self.sides and (lower > upper).any():
+            raise RefusedError("Bounds contradict each other where nothing was split.")
         return lower, np.maximum(lower, upper)
 
     def _interval(self, place: int, node: Node) -> tuple[Bounds, Array | None]:
@@ -168,12 +178,10 @@ class Subdomain:
             total.rounded(part, magnitude(*self.bounds[to]), 1)
         carried[to] = part
 
-    def _constrain(
-        self, carried: dict[int, Array], total: _Total, beta: Array, count: int
-    ) -> None:
+    def _constrain(self, carried: dict[int, Array], total: _Total, beta: Array, count: int) -> None:
         """Add beta * x <= 0 for each sign: beta <= 0 where x >= 0, and beta >= 0 where x <= 0."""
         if beta.shape != (count, len(self.signs)) or (beta < 0).any():
-            raise Refused("A beta is negative, or there is not one for each split and objective.")
+            raise RefusedError("A beta is negative, or not there for each split and objective.")
         for sign, column in zip(self.signs, beta.T, strict=True):
             units = self.problem.nodes[sign.node].units
             part = self.problem.arithmetic.zeros(count, units)
@@ -200,25 +208,34 @@ class Subdomain:
             lower[sign.unit] = max(lower[sign.unit], 0 * lower[sign.unit])
         else:
             upper[sign.unit] = min(upper[sign.unit], 0 * upper[sign.unit])
-        child = Subdomain(
-            self.problem, self.bounds, self.regions, self.reach, (*self.signs, sign), True
-        )
+        child = replace(self, signs=(*self.signs, sign))
         child.propagate({sign.node: (lower, upper)})
         return child
 
-    def at_side(self, place: int, unit: int, value: float, above: bool) -> Subdomain:
+    def at_side(self, side: Side) -> Subdomain:
         """The points at which an input coordinate is at least, or at most, a value."""
-        region = self.regions[place]
-        ends = [region.lower.copy(), region.upper.copy()]
-        limit = self.problem.arithmetic.array([value])[0]
-        if not region.lower[unit] <= limit <= region.upper[unit]:
-            raise Refused("An input is split at a value outside its range.")
-        ends[0 if above else 1][unit] = limit
-        part = Region(ends[0], ends[1], region.p, region.eps, region.centre)
-        regions = {**self.regions, place: part}
-        child = Subdomain(self.problem, self.bounds, regions, self.reach, self.signs, True)
+        child = replace(self, sides=(*self.sides, side), regions=dict(self.regions))
+        child.regions[side.node] = _cut(self.problem, self.regions[side.node], side)
         child.propagate({})
         return child
+
+    def exactly(self, problem: Problem) -> Subdomain:
+        """The same points of the same problem in rational arithmetic; bounds are true there too."""
+        array = problem.arithmetic.array
+        bounds = [(array(lower), array(upper)) for lower, upper in self.bounds]
+        made = Subdomain(problem, bounds, dict(problem.regions), self.reach, self.signs, self.sides)
+        for side in self.sides:
+            made.regions[side.node] = _cut(problem, made.regions[side.node], side)
+        return made
+
+
+def _cut(problem: Problem, region: Region, side: Side) -> Region:
+    value = problem.arithmetic.array([side.value])[0]
+    if not region.lower[side.unit] <= value <= region.upper[side.unit]:
+        raise RefusedError("An input is split at a value outside its range.")
+    end = (region.lower if side.above else region.upper).copy()
+    end[side.unit] = value
+    return replace(region, **{"lower" if side.above else "upper": end})
 
 
 class _Total:
@@ -272,7 +289,7 @@ class _Total:
         """
         arithmetic, centre = self._arithmetic, region.centre
         if arithmetic.exact or centre is None:
-            raise Refused("Rational arithmetic knows no balls of the 1- and 2-norm.")
+            raise RefusedError("Rational arithmetic knows no balls of the 1- and 2-norm.")
         moves = (region.lower != centre) | (region.upper != centre)
         reach = arithmetic.up(np.maximum(region.upper - centre, centre - region.lower)) * moves
         sizes = np.abs(a) * moves
