@@ -18,7 +18,6 @@ from provable_circuits.report.comparison import Comparison
 from provable_circuits.report.page.pictures import Array, Gallery, Moved, Picture
 from provable_circuits.report.page.words import (
     MEANINGS,
-    STAGES,
     Statement,
     comparison_words,
     headline,
@@ -28,6 +27,7 @@ from provable_circuits.report.page.words import (
     settings_of,
     statements,
 )
+from provable_circuits.verify.stage_words import stage_words
 
 MOST_OUTPUTS = 12
 """Outputs of a witness that are listed; of more, those that matter and those that differ most."""
@@ -252,7 +252,7 @@ def _witness(run: Run, component: str, gallery: Gallery) -> WitnessView | None:
         outputs=rows,
         left_out=len(told["output"]) - len(rows),
         excess=told["excess"],
-        stage=STAGES.get(told["stage"], told["stage"]),
+        stage=stage_words(told["stage"]),
         patched=any(name.startswith(f"{component}:patch:") for name in run.witnesses),
     )
 
@@ -333,7 +333,7 @@ def _run_view(run: Run, name: str, gallery: Gallery) -> RunView:
         plots=(Markup(svg(size_chart(document))), Markup(svg(verdict_chart(document)))),
         verdicts=tuple(sorted(queries["by_verdict"].items())),
         stages=tuple(
-            (stage, STAGES.get(stage, ""), count)
+            (stage, stage_words(stage), count)
             for stage, count in sorted(queries["by_stage"].items(), key=lambda item: -item[1])
         ),
         settings=tuple(settings_of(run)),
