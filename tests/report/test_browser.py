@@ -137,7 +137,7 @@ def test_selecting_shows_the_witness(browser: Browser, pages: dict[str, Path], h
     told = run.document["witnesses"][name]
     assert panel.text.startswith(f"{name}\nkept, and necessary\n")
     assert told["in_words"] in panel.text
-    assert f"near input {told['input'] + 1}" in panel.text
+    assert f"near input {told['input']}" in panel.text
     captions = [element.text for element in panel.find_elements("css selector", "figcaption")]
     assert captions == ["Clean input", "Perturbed input", "Difference, at most 0.01"]
     place = told["matters"][0]

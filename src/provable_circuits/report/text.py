@@ -27,7 +27,7 @@ def print_run(console: Console, run: Run) -> None:
         console.print(Text("Witnesses:", "bold"))
     width = max(map(len, witnesses), default=0)
     for name, told in witnesses.items():
-        where = f"near input {told['input'] + 1}"
+        where = f"near input {told['input']}"
         console.print(Text(f"  {name:<{width}}  {where}, {told['in_words']}"), soft_wrap=True)
 
 

@@ -67,7 +67,7 @@ class WitnessView:
     """The place that shows a component to be necessary.
 
     Attributes:
-        input: the number of its input, from 1.
+        input: the number of its input, counted from 0 as outputs are.
         words: how it breaks the claim.
         pictures: the clean input, the perturbed input, their difference, and more; may be empty.
         moves: the values that moved most, where inputs are no pictures.
@@ -240,7 +240,7 @@ def _witness(run: Run, component: str, gallery: Gallery) -> WitnessView | None:
     perturbed = run.witness(component)
     if told is None or perturbed is None:
         return None
-    number = told["input"] + 1
+    number = told["input"]
     clean = run.inputs[told["input"]]
     pictures = _pictures(gallery, number, clean, perturbed, run.witness(component, "patch_input"))
     rows = _outputs(told, run.outputs[told["input"]].tolist())
@@ -358,7 +358,7 @@ def _inputs(run: Run, gallery: Gallery, regions_differ: bool) -> tuple[InputView
             notes.append(f"Label: {int(run.labels[i])}")
         if regions_differ:
             notes.append(words[i])
-        title = f"Input {i + 1}"
+        title = f"Input {i}"
         picture = gallery.image(values, title, title) if gallery.pictures else None
         numbers = "" if gallery.pictures else gallery.numbers(values)
         views.append(InputView(title, picture, numbers, tuple(notes)))

@@ -311,7 +311,7 @@ def reason(run: Run, component: str) -> tuple[str, str]:
         )
         return ("removed, by proof" if proved else "removed"), f"{how} In its place: {patched}."
     witness = document["witnesses"].get(component)
-    where = "" if witness is None else f" near input {witness['input'] + 1}"
+    where = "" if witness is None else f" near input {witness['input']}"
     because = "" if witness is None else f": {witness['in_words']}"
     meaning = {
         "necessary": f"Without it this very circuit breaks the claim{where}{because}.",
