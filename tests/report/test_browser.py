@@ -210,7 +210,7 @@ def test_light_and_dark_follow_the_reader(browser: Browser, pages: dict[str, Pat
     for dark in (False, True):
         browser.open(pages["one"], dark=dark)
         colour = browser.run("getComputedStyle(document.body).backgroundColor")
-        shape = browser.run("getComputedStyle(document.querySelector('.kept .shape')).fill")
+        shape = browser.run("getComputedStyle(document.querySelector('.necessary .shape')).fill")
         seen.append((colour, shape))
     assert seen[0][0] == "rgb(255, 255, 255)"
     assert seen[0][0] != seen[1][0]

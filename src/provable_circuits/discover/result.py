@@ -25,6 +25,7 @@ from provable_circuits.discover.search import Moment
 from provable_circuits.discover.summary import summary
 from provable_circuits.discover.transport import claim_digest
 from provable_circuits.discover.withdrawal import NOTHING, Shown, settled_documents
+from provable_circuits.drawing.files import save
 from provable_circuits.drawing.svg import svg
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.diagram import diagram_of
@@ -87,8 +88,14 @@ class Result:
         return {stage: sum(kinds.values()) for stage, kinds in self.answers.items()}
 
     def draw(self, path: str | PathLike[str] | None = None, other: Circuit | None = None) -> str:
-        """A drawing of the circuit; see ``Circuit.draw``."""
-        return self.circuit.draw(path, other)
+        """A drawing of the circuit, filled by why each component is kept; see ``Circuit.draw``."""
+        if other is not None:
+            return self.circuit.draw(path, other)
+        reasons = {name: reason.status for name, reason in self.kept.items()}
+        diagram = diagram_of(self.circuit).explained(reasons)
+        if path is not None:
+            save(diagram, path)
+        return svg(diagram)
 
     def document(self) -> dict[str, Any]:
         """The result as plain data, ready for JSON."""

@@ -206,16 +206,18 @@ def view_of(shown: Run | Comparison, name: str) -> PageView:
         runs, names = [shown], [name]
         title, words = headline(shown), lead(shown)
         shares: tuple[tuple[str, tuple[str, ...]], ...] = ()
+        diagram = shown.diagram.explained(shown.document["kept"])
     else:
         runs, names = [shown.first, shown.second], list(shown.names)
         title, words = comparison_words(shown)
+        diagram = shown.diagram
         shares = (
             ("In both", shown.shared),
             (f"Only in {names[0]}", shown.first_only),
             (f"Only in {names[1]}", shown.second_only),
         )
     galleries = [Gallery(run, 1 / len(runs)) for run in runs]
-    scene = scene_of(shown.diagram)
+    scene = scene_of(diagram)
     return PageView(
         title=title,
         lead=words,
