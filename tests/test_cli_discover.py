@@ -188,7 +188,12 @@ def test_a_network_that_violates_the_claim_ends_with_1(run: Run) -> None:
     arguments += ["--metric", "winner-margin", "--margin-fraction", "1"]
     code, out, err = run(*arguments)
     assert (code, out) == (1, "")
-    assert "The network itself violates the claim" in err
+    assert "The network itself violates the claim at input 0 (counted from 0), Ball(" in err
+    assert "choose a smaller eps or a smaller fraction, or leave that input out." in err
+    assert "tolerance" not in err
+    _, _, err = run(*["3" if part == "0" else part for part in arguments])
+    assert "at input 0 (counted" in err
+    assert err.endswith("Input 0 is number 3 of the data.\n")
     found = document(run, *arguments, code=1)
     assert found["faithful"] == "refuted"
     assert found["witness"]["excess"] > 0

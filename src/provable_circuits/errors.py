@@ -60,7 +60,7 @@ class UndecidedError(ProvableCircuitsError):
 
 
 class ClaimFailsError(ProvableCircuitsError):
-    """The network itself violates the claim; ``verdict`` holds the witness."""
+    """The network itself violates the claim, at the input named; ``verdict`` holds the witness."""
 
     exit_code = 1
 

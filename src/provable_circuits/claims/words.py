@@ -163,6 +163,35 @@ def broken(
     )
 
 
+def failure_words(metric: Metric, domain: Domain, index: int, how: Broken) -> str:
+    """That the network itself violates a claim: at which input, how, and what to change.
+
+    Args:
+        metric: the claim's metric.
+        domain: where the input ranges.
+        index: which of the claim's inputs it is, counted from 0.
+        how: how the network breaks the metric there.
+    """
+    words = how.words.replace(" in the circuit,", ",")
+    return (
+        f"The network itself violates the claim at input {index} (counted from 0), {domain!r}: "
+        f"{words}. No circuit can satisfy it: {_advice(metric, domain)}."
+    )
+
+
+def _advice(metric: Metric, domain: Domain) -> str:
+    """What to change about a claim that the network itself violates."""
+    choices = []
+    if not domain.is_point:
+        choices.append("a smaller eps" if isinstance(domain, Ball) else "a smaller domain")
+    if isinstance(metric, WinnerMargin):
+        choices += ["a smaller fraction"] if metric.fraction > 0 else []
+    elif hasattr(metric, "tolerance"):
+        choices.append("a larger tolerance")
+    leave = "leave that input out"
+    return f"choose {' or '.join(choices)}, or {leave}" if choices else leave
+
+
 def _apart(
     place: int, metric: LogitDifference | MaxAbs, reference: Tensor, output: Tensor
 ) -> Broken:

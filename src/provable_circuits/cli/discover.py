@@ -148,8 +148,9 @@ def discover(
                 **shared,
             )
         except ClaimFailsError as error:
+            error = ClaimFailsError(f"{error}{_place(error, inputs)}", error.verdict)
             if not json:
-                raise
+                raise error from None
             typer.echo(json_format.dumps(_failure(error, settings), indent=2))
             raise typer.Exit(error.exit_code) from None
         blocking = None
@@ -185,6 +186,15 @@ def _about(inputs: Inputs, graph: pc.Graph) -> list[str]:
         right = int((found == inputs.labels).sum())
         lines.append(f"Labels: the network gets {right} of {len(found)} inputs right")
     return lines
+
+
+def _place(error: ClaimFailsError, inputs: Inputs) -> str:
+    """Which of the data an input is, where that is another number than its own."""
+    index = error.verdict.witness.index
+    place = inputs.places[index]
+    if inputs.files is not None:
+        return f" Input {index} is the image '{inputs.files[index]}'."
+    return "" if place == index else f" Input {index} is number {place} of the data."
 
 
 def _failure(error: ClaimFailsError, asked: dict[str, Any]) -> dict[str, Any]:
