@@ -15,6 +15,7 @@ from distributed import LocalCluster
 from torch import nn
 
 import provable_circuits as pc
+from provable_circuits.report.page.build import report_page
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -153,7 +154,8 @@ def test_pixels_are_normalised_and_epsilon_with_them(run: Run) -> None:
     options += ["--mean", "0.5,0.4,0.3", "--std", "0.25,0.5,0.2", "--clip", "0,1", "--eps", "0.02"]
     code, out, _ = run(*options)
     assert code == 0
-    assert "Scale: epsilon 0.02 in pixel scale, before normalisation" in out
+    assert "Scale: epsilon 0.02 in pixel scale (0.04 to 0.1 after normalisation), the data" in out
+    assert "eps 0.02 in pixel scale (0.04 to 0.1 after normalisation), p inf, clipped)" in out
     found = document(run, *options)
     pixels = torch.from_numpy(np.load("bytes.npz")["x"][0] / 255.0)
     mean = torch.tensor([0.5, 0.4, 0.3], dtype=torch.float64).reshape(3, 1, 1)
@@ -167,8 +169,16 @@ def test_pixels_are_normalised_and_epsilon_with_them(run: Run) -> None:
     run(*options, "--out", "scaled")
     told = pc.Run.load("scaled")
     np.testing.assert_allclose(told.pixels(told.inputs)[0], pixels.numpy())
+    (words,) = told.document["claim"]["in_words"]["inputs"]
+    assert words == (
+        "every value may move by up to 0.02 in pixel scale (0.04 to 0.1 after normalisation), "
+        "depending on its place, and stays within 0 to 1"
+    )
+    assert words in report_page(told)
+    assert "eps 0.02 in pixel scale" in str(told)
     code, out, _ = run(*options, "--eps-scale", "input")
-    assert "Scale: epsilon 0.02 in the normalised scale" in out
+    assert "Scale: epsilon 0.004 to 0.01 in pixel scale (0.02 after normalisation)" in out
+    assert "eps 0.004 to 0.01 in pixel scale (0.02 after normalisation), p inf, clipped)" in out
 
 
 def test_labels_are_looked_at(run: Run) -> None:

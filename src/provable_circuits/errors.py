@@ -1,4 +1,4 @@
-"""Every error a user can meet: one sentence that says what is wrong and what to do.
+"""Every error and warning a user can meet: one sentence that says what is wrong and what to do.
 
 Each class carries the exit code that the command line ends with. A wrong call, file or model is 2;
 the verdict codes (0 holds, 1 refuted, 3 undecided) are not errors and do not appear here.
@@ -51,6 +51,10 @@ class MissingExtraError(ProvableCircuitsError, ImportError):
             f"{purpose} needs the package '{package}', which is not installed: "
             f"pip install 'provable-circuits[{extra}]'."
         )
+
+
+class ScaleWarning(UserWarning):
+    """Inputs look like an image as files hold it, in a scale that networks rarely take."""
 
 
 class UndecidedError(ProvableCircuitsError):

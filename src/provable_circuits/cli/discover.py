@@ -74,6 +74,7 @@ def discover(
     circuit so far.
     """
     from provable_circuits.cli.claims import ClaimOptions, DataOptions
+    from provable_circuits.cli.endings import say
     from provable_circuits.cli.threads import use_threads_for
     from provable_circuits.discover.run import prepare_folder
     from provable_circuits.network.graph import Graph
@@ -109,6 +110,9 @@ def discover(
         patch_eps=patch_eps,
     )
     claim = asked.claim(inputs)
+    warning = asked.warning(inputs)
+    if warning is not None:
+        say(warning)
     settings: dict[str, Any] = {
         "model": str(model),
         "data": str(data),
@@ -148,7 +152,7 @@ def discover(
                 **shared,
             )
         except ClaimFailsError as error:
-            error = ClaimFailsError(f"{error}{_place(error, inputs)}", error.verdict)
+            error = _located(error, inputs, claim)
             if not json:
                 raise error from None
             typer.echo(json_format.dumps(_failure(error, settings), indent=2))
@@ -168,7 +172,7 @@ def discover(
     if json:
         typer.echo(json_format.dumps(record.document, indent=2))
     else:
-        typer.echo(str(result))
+        typer.echo(str(record))
         typer.echo(f"Scale: {asked.scale_line(inputs)}")
         typer.echo("".join(f"{line}\n" for line in _about(inputs, graph)), nl=False)
         if blocking is not None:
@@ -188,13 +192,19 @@ def _about(inputs: Inputs, graph: pc.Graph) -> list[str]:
     return lines
 
 
-def _place(error: ClaimFailsError, inputs: Inputs) -> str:
-    """Which of the data an input is, where that is another number than its own."""
+def _located(error: ClaimFailsError, inputs: Inputs, claim: pc.Claim) -> ClaimFailsError:
+    """The same error in the scale of pixels, and with the input's place among the data."""
+    from provable_circuits.claims.normalisation import Normalisation, domain_text
+
     index = error.verdict.witness.index
-    place = inputs.places[index]
+    domain, place = claim.inputs[index], inputs.places[index]
+    scale = Normalisation.of(inputs.scale.mean, inputs.scale.std)
+    text = str(error).replace(repr(domain), domain_text(domain, scale), 1)
     if inputs.files is not None:
-        return f" Input {index} is the image '{inputs.files[index]}'."
-    return "" if place == index else f" Input {index} is number {place} of the data."
+        text += f" Input {index} is the image '{inputs.files[index]}'."
+    elif place != index:
+        text += f" Input {index} is number {place} of the data."
+    return ClaimFailsError(text, error.verdict)
 
 
 def _failure(error: ClaimFailsError, asked: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from provable_circuits.claims.claim import Claim
+from provable_circuits.claims.normalisation import Normalisation, domain_text, patching_text
 from provable_circuits.claims.words import broken, domain_words, metric_words, patching_words
 from provable_circuits.discover.confirmation import Confirmation
 from provable_circuits.discover.dual import SmallestBlockingSet
@@ -183,7 +184,7 @@ class Result:
             settings: more settings to tell of, such as the names of files.
             labels: what the claim's inputs show, one whole number for each.
             mean: if inputs are ``(pixel - mean) / std``, the mean: one number, or one for each
-                channel.
+                channel. Then domains are told in pixel scale first.
             std: the standard deviation of that.
             blocking_set: a blocking set that was found beside the circuit.
         """
@@ -193,6 +194,13 @@ class Result:
         document = self.document()
         document["settings"] = {**(settings or {}), **document["settings"]}
         document["version"] = __version__
+        scale = Normalisation.of(mean, std)
+        if scale is not None:
+            told = document["claim"]
+            told["inputs"] = [domain_text(domain, scale) for domain in self.claim.inputs]
+            told["patching"] = patching_text(self.claim.patching, scale)
+            told["in_words"]["patching"] = patching_words(self.claim.patching, scale)
+            told["in_words"]["inputs"] = [domain_words(d, scale) for d in self.claim.inputs]
         document["claim"]["digest"] = claim_digest(circuit.components, self.claim)
         if blocking_set is not None:
             document["blocking_set"] = blocking_set.document()
