@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from torch import nn
 
@@ -27,7 +28,7 @@ def program(monkeypatch: pytest.MonkeyPatch, program: Program, tmp_path: Path) -
     pc.Graph.from_torch(net, torch.zeros(1, 16)).to_onnx("net.onnx")
     pixels = np.random.default_rng(0).integers(0, 256, (2, 16))
     pixels[0, 0], pixels[0, 1] = 0, 255
-    for name, values in {
+    arrays: dict[str, NDArray[Any]] = {
         "uint8": pixels.astype(np.uint8),
         "uint16": (pixels * 257).astype(np.uint16),
         "int64": pixels,
@@ -36,7 +37,8 @@ def program(monkeypatch: pytest.MonkeyPatch, program: Program, tmp_path: Path) -
         "scaled": pixels / 255.0,
         "normalised": (pixels / 255.0 - 0.5) / 0.25,
         "binary": (pixels > 127).astype(np.uint8),
-    }.items():
+    }
+    for name, values in arrays.items():
         np.savez(f"{name}.npz", x=values)
     Image.fromarray(pixels[0].astype(np.uint8).reshape(4, 4)).save("image.png")
     return program

@@ -15,8 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from provable_circuits.arguments import parameter, refused
 from provable_circuits.claims.domains import Ball, Box, Domain
 from provable_circuits.claims.patching import Patching, RangingPatching
+from provable_circuits.network.arrays import real_tensor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,11 +34,17 @@ class Normalisation:
 
     @classmethod
     def of(cls, mean: Any, std: Any) -> Normalisation | None:
-        """From numbers or arrays; None if the network takes pixels as they are."""
-        if mean is None or std is None:
+        """From numbers or arrays; None if the network takes pixels as they are.
+
+        Where only one of the two is given, the mean is 0, or the standard deviation 1.
+        """
+        if mean is None and std is None:
             return None
-        means, stds = (torch.as_tensor(v, dtype=torch.float64).flatten() for v in (mean, std))
-        return cls(means, stds)
+        means = real_tensor(0.0 if mean is None else mean, parameter("mean")).double().flatten()
+        stds = real_tensor(1.0 if std is None else std, parameter("std")).double().flatten()
+        if not bool((stds > 0).all()):
+            raise refused(parameter("std"), "positive", float(stds.min()))
+        return cls(means.cpu(), stds.cpu())
 
     def widths(self, values: Tensor) -> Tensor:
         """Widths of inputs, [*shape], as widths of pixels."""

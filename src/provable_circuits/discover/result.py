@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from provable_circuits.arguments import instance, parameter, refused
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.normalisation import Normalisation, domain_text, patching_text
 from provable_circuits.claims.words import broken, domain_words, metric_words, patching_words
@@ -191,10 +192,15 @@ class Result:
         from provable_circuits import __version__
 
         circuit, inputs = self.circuit, self.claim.centers
+        if blocking_set is not None:
+            instance("blocking_set", blocking_set, BlockingSet, "a BlockingSet", "Result.record")
+        if settings is not None:
+            instance("settings", settings, Mapping, "a mapping from names", "Result.record")
+        scale = Normalisation.of(mean, std)
+        labels = _labels(labels, len(inputs))
         document = self.document()
         document["settings"] = {**(settings or {}), **document["settings"]}
         document["version"] = __version__
-        scale = Normalisation.of(mean, std)
         if scale is not None:
             told = document["claim"]
             told["inputs"] = [domain_text(domain, scale) for domain in self.claim.inputs]
@@ -212,9 +218,9 @@ class Result:
             inputs=inputs.numpy(),
             outputs=circuit.components.graph.run(inputs, torch.float64).numpy(),
             witnesses=self._witness_arrays(),
-            labels=None if labels is None else np.asarray(labels),
-            mean=None if mean is None else np.atleast_1d(np.asarray(mean)),
-            std=None if std is None else np.atleast_1d(np.asarray(std)),
+            labels=labels,
+            mean=None if scale is None else scale.mean.numpy(),
+            std=None if scale is None else scale.std.numpy(),
         )
 
     def save(self, folder: str | PathLike[str]) -> None:
@@ -376,6 +382,20 @@ class BlockingSet:
 
     def _repr_html_(self) -> str:
         return _html("" if self.removed is None else (~self.removed).draw(), str(self))
+
+
+def _labels(labels: Any, count: int) -> NDArray[Any] | None:
+    """One whole number for each input."""
+    if labels is None:
+        return None
+    try:
+        values = np.asarray(labels)
+    except (TypeError, ValueError, RuntimeError):
+        values = np.empty(())
+    if values.shape != (count,) or values.dtype.kind not in "iu":
+        expected = f"one whole number for each of the {count} inputs"
+        raise refused(parameter("labels", "Result.record"), expected, labels)
+    return values
 
 
 def witness_document(refuted: Refuted) -> dict[str, Any]:
