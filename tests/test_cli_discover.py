@@ -182,10 +182,30 @@ def test_pixels_are_normalised_and_epsilon_with_them(run: Run) -> None:
 
 
 def test_labels_are_looked_at(run: Run) -> None:
-    _, out, _ = run("net.onnx", "--data", "data.npz", "--index", "0,1,2")
-    x, y = (np.load("data.npz")[name][:3] for name in "xy")
-    right = int((pc.Graph.from_onnx("net.onnx").run(x).argmax(1).numpy() == y).sum())
-    assert f"Labels: the network gets {right} of 3 inputs right" in out
+    _, out, _ = run("net.onnx", "--data", "data.npz")
+    x, y = (np.load("data.npz")[name] for name in "xy")
+    predicted = pc.Graph.from_onnx("net.onnx").run(x).argmax(1).numpy()
+    assert 0 < (predicted == y).sum() < 5
+    assert out.count(f"Labels: the network gets {(predicted == y).sum()} of 5 inputs right") == 1
+    for i, (label, said) in enumerate(zip(y, predicted, strict=True)):
+        line = f"  input {i} is WRONG: label {label}, network says {said}\n"
+        assert (line in out) == (label != said)
+    found = document(run, "net.onnx", "--data", "data.npz")["labels"]
+    assert found["given"] == y.tolist()
+    assert found["wrong"] == np.flatnonzero(predicted != y).tolist()
+
+
+def test_where_the_claim_fails_a_wrong_input_is_named_as_one(run: Run) -> None:
+    predicted = pc.Graph.from_onnx("net.onnx").run(np.load("data.npz")["x"]).argmax(1).tolist()
+    violated = ["--eps", "3", "--metric", "winner-margin", "--margin-fraction", "1"]
+    for place, label in enumerate([0, 1, 2, 0, 1]):
+        arguments = ("net.onnx", "--data", "data.npz", "--index", str(place), *violated)
+        code, out, err = run(*arguments)
+        assert (code, out) == (1, "")
+        line = f"input 0 is WRONG: label {label}, network says {predicted[place]}"
+        assert (line in err) == (label != predicted[place])
+        found = document(run, *arguments, code=1)
+        assert found["labels"]["wrong"] == ([0] if label != predicted[place] else [])
 
 
 def test_sampling_is_not_called_proof(run: Run) -> None:

@@ -100,6 +100,34 @@ def test_a_record_holds_what_it_is_told(result: pc.Result, tmp_path: Path) -> No
     np.testing.assert_allclose(found.pixels(found.inputs), found.inputs * 0.25 + 0.5)
 
 
+def test_joins_and_groups_are_kept(tmp_path: Path) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Conv2d(2, 2, 1), nn.Conv2d(2, 2, 1, groups=2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            inner: torch.Tensor = self.first(x)
+            total: torch.Tensor = inner + self.last(inner)
+            return total.flatten(1)
+
+    torch.manual_seed(5)
+    graph = pc.Graph.from_torch(Net(), torch.zeros(1, 2, 2, 2))
+    claim = pc.Claim(pc.Ball(torch.full((2, 2, 2), 0.5), 0.01), pc.Zero(), pc.MaxAbs(0.3))
+    result = pc.discover(graph, claim)
+    result.save(tmp_path)
+    found = pc.Run.load(tmp_path).diagram
+    assert found == result.record().diagram
+    assert found.joins == ("+",)
+    assert ((0, 0), (1, 1)) in [link.pairs for link in found.links]
+    for column in (document := json.loads((tmp_path / "diagram.json").read_text()))["columns"]:
+        column.pop("join")
+    for link in document["links"]:
+        link.pop("pairs")
+    (tmp_path / "diagram.json").write_text(json.dumps(document))
+    assert pc.Run.load(tmp_path).diagram.joins == (), "as earlier versions wrote it"
+
+
 def test_an_empty_circuit_can_be_kept(tmp_path: Path) -> None:
     graph = pc.Graph.from_torch(nn.Linear(2, 1), torch.zeros(1, 2))
     claim = pc.Claim(pc.Ball([0.1, 0.2], 0.01), pc.Zero(), pc.MaxAbs(100.0))
@@ -162,6 +190,12 @@ def set_to(*path: Any, value: Any) -> Change:
         ("diagram.json", set_to("links", value=[]), ""),
         ("diagram.json", set_to("columns", 1, "nodes", 0, "status", value="x"), "'status'"),
         ("diagram.json", set_to("links", 0, "target", value=77), "Link must lead"),
+        ("diagram.json", set_to("links", 1, "pairs", value=[[0, 77]]), "'pairs' of a Link must be"),
+        ("diagram.json", set_to("links", 1, "pairs", value=[[0]]), "'pairs' of a Link must be"),
+        ("diagram.json", set_to("links", 1, "pairs", value="x"), "must be"),
+        ("diagram.json", set_to("columns", 0, "join", value="x"), "'join' of a Column must be"),
+        ("diagram.json", set_to("columns", 1, "join", value="+"), "'join' of a Column must be"),
+        ("diagram.json", set_to("columns", 0, "join", value=1), "must be a text"),
     ],
 )
 def test_documents_that_say_something_else_are_refused(

@@ -36,3 +36,30 @@ def compared(sizes: Sequence[int]) -> Diagram:
     links = [Link(i, i + 1) for i in range(len(sizes) + 1)]
     links += [Link(i, i + 2, dashed=True) for i in range(1, len(sizes), 2)]
     return diagram(sizes, tuple(STATUSES), links)
+
+
+def residual(blocks: int, size: int) -> Diagram:
+    """Blocks of two layers, each with a connection around it that joins in a sum behind it."""
+    columns, links = [Column("input"), *diagram([size]).columns[1:-1]], [Link(0, 1)]
+    stream = 1
+    for i in range(blocks):
+        columns += [*diagram([size, size], prefix=f"{i}.").columns[1:-1], Column("sum", (), "+")]
+        links += [Link(stream, stream + 1), Link(stream + 1, stream + 2)]
+        links += [Link(stream + 2, stream + 3), Link(stream, stream + 3, dashed=True)]
+        stream += 3
+    links.append(Link(stream, stream + 1))
+    return Diagram((*columns, Column("output")), tuple(links), "A title")
+
+
+def gathered(sizes: Sequence[int]) -> Diagram:
+    """Each layer reads the concatenation of all before it."""
+    columns, links = [Column("input")], []
+    read = [0]
+    for column in diagram(sizes).columns[1:]:
+        if len(read) > 1:
+            columns.append(Column("concatenation", (), "‖"))
+            links += [Link(place, len(columns) - 1) for place in read]
+        links.append(Link(len(columns) - 1, len(columns)))
+        columns.append(column)
+        read.append(len(columns) - 1)
+    return Diagram(tuple(columns), tuple(links), "A title")

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import pytest
-from tests.drawing.diagrams import compared, diagram
+from tests.drawing.diagrams import compared, diagram, gathered, residual
 
 from provable_circuits.drawing.diagram import Column, Diagram, Link, Node
-from provable_circuits.drawing.layout import MARGIN, Layout, arrange
+from provable_circuits.drawing.layout import MARGIN, Layout, Route, arrange
 from provable_circuits.drawing.panels import HEAD, HEADING, LABEL, NOTE, Panel
 from provable_circuits.drawing.scene import Box
 from provable_circuits.drawing.text import text_width
@@ -85,10 +86,10 @@ def test_the_legend_is_apart_and_inside(sizes: list[int]) -> None:
     assert all(key.y > lowest for key in keys)
 
 
-def way_boxes(layout: Layout) -> list[Box]:
-    """The segments of all ways around panels."""
+def way_boxes(layout: Layout, routes: Sequence[Route] | None = None) -> list[Box]:
+    """The segments of ways around panels: of some connections, or of all."""
     boxes = []
-    for route in layout.routes:
+    for route in layout.routes if routes is None else routes:
         for (x, y), (u, v) in itertools.pairwise(route.way):
             boxes.append(Box(min(x, u), min(y, v), abs(x - u), abs(y - v), "segment"))
     return boxes
@@ -102,34 +103,107 @@ def deep() -> Diagram:
     return diagram([8, 16, 4] * 10, links=near + around + far)
 
 
-@pytest.mark.parametrize("drawn", [compared([8, 16, 4, 16, 30]), deep()], ids=["one line", "deep"])
+DRAWN = {
+    "one line": compared([8, 16, 4, 16, 30]),
+    "deep": deep(),
+    "residual": residual(2, 40),
+    "many blocks": residual(9, 3),
+    "concatenated": gathered([2, 3, 4, 5, 2]),
+}
+
+
+@pytest.mark.parametrize("drawn", DRAWN.values(), ids=DRAWN)
 def test_ways_around_cross_no_panel_and_no_legend(drawn: Diagram) -> None:
     layout = arrange(drawn)
     assert {route.link for route in layout.routes} == set(drawn.links)
     assert all(bool(route.way) != bool(route.band) for route in layout.routes)
+    panels = [panel for panel in layout.panels if not panel.joins]
     for segment in way_boxes(layout):
         assert inside(segment, Box(0, 0, layout.width, layout.height, "paper"))
-        assert all(apart(segment, panel.box) for panel in layout.panels)
+        assert all(apart(segment, panel.box) for panel in panels)
         assert all(apart(segment, key.box) for key in layout.keys)
 
 
+@pytest.mark.parametrize("drawn", DRAWN.values(), ids=DRAWN)
+def test_ways_around_pass_by_the_circles_of_others(drawn: Diagram) -> None:
+    layout = arrange(drawn)
+    for route in layout.routes:
+        ends = {route.link.source, route.link.target}
+        others = [p.box for i, p in enumerate(layout.panels) if p.joins and i not in ends]
+        segments = way_boxes(layout, [route])
+        assert all(apart(a, b, 3) for a, b in itertools.product(segments, others))
+
+
+@pytest.mark.parametrize("drawn", DRAWN.values(), ids=DRAWN)
 @pytest.mark.parametrize("upright", [False, True])
-def test_no_two_ways_run_in_one_place(upright: bool) -> None:
-    segments = [box for box in way_boxes(arrange(deep())) if (box.width == 0) == upright]
-    assert len(segments) > 17
+def test_no_two_ways_run_in_one_place(upright: bool, drawn: Diagram) -> None:
+    segments = [box for box in way_boxes(arrange(drawn)) if (box.width == 0) == upright]
+    assert segments
     assert all(apart(a, b, 0.5) for a, b in itertools.combinations(segments, 2))
 
 
-def test_ways_end_at_their_panels() -> None:
-    layout = arrange(deep())
+@pytest.mark.parametrize("drawn", DRAWN.values(), ids=DRAWN)
+def test_ways_end_at_their_panels(drawn: Diagram) -> None:
+    layout = arrange(drawn)
     for route in layout.routes:
         if route.way:
-            source, target = (layout.panels[i].box for i in (route.link.source, route.link.target))
-            (x, y), (u, v) = route.way[0], route.way[-1]
-            assert source.x < x < source.right
-            assert y == source.bottom
-            assert target.x < u < target.right
-            assert v in (target.y, target.bottom)
+            ends = (layout.panels[i] for i in (route.link.source, route.link.target))
+            for panel, (x, y) in zip(ends, (route.way[0], route.way[-1]), strict=True):
+                assert panel.box.x < x < panel.box.right
+                assert min(abs(y - edge) for edge in on_edge(panel, x)) < 1e-9
+            assert route.way[0][1] > layout.panels[route.link.source].box.middle[1]
+
+
+def on_edge(panel: Panel, x: float) -> list[float]:
+    """How far down the edge of a panel is at some place across: twice."""
+    box = panel.box
+    if not panel.joins:
+        return [box.y, box.bottom]
+    radius = box.height / 2
+    aside = max(box.x + radius - x, x - (box.right - radius), 0.0)
+    rise = (radius**2 - aside**2) ** 0.5
+    return [box.middle[1] - rise, box.middle[1] + rise]
+
+
+def crossings(layout: Layout) -> int:
+    """How often ways around panels cross each other."""
+    segments = way_boxes(layout)
+    return sum(
+        not apart(a, b)
+        for a, b in itertools.product(segments, segments)
+        if a.width == 0 != b.width and not touching(a, b, layout)
+    )
+
+
+def touching(a: Box, b: Box, layout: Layout) -> bool:
+    """Whether two segments are of the same way."""
+    return any({a, b} <= set(way_boxes(layout, [route])) for route in layout.routes)
+
+
+def test_ways_to_the_next_line_do_not_cross() -> None:
+    layout = arrange(residual(2, 40))
+    assert len({panel.box.middle[1] for panel in layout.panels}) > 1
+    assert len([route for route in layout.routes if route.way]) >= 3
+    assert crossings(layout) == 0
+
+
+def test_arrows_that_meet_in_a_circle_are_apart() -> None:
+    layout = arrange(gathered([2, 3, 4, 5, 2]))
+    gaps = []
+    for i, panel in enumerate(layout.panels):
+        into = [route.way for route in layout.routes if route.link.target == i and route.way]
+        for rises in (False, True) if panel.joins else ():
+            ends = sorted(way[-1][0] for way in into if (way[-2][1] > way[-1][1]) == rises)
+            gaps += [right - left for left, right in itertools.pairwise(ends)]
+    assert len(gaps) > 3
+    assert min(gaps) > 10, "arrows are 8 wide"
+
+
+def test_a_join_is_in_the_line_of_the_panel_before_it() -> None:
+    layout = arrange(residual(9, 3))
+    lines = [panel.box.middle[1] for panel in layout.panels]
+    assert len(set(lines)) > 1
+    assert all(lines[i] == lines[i - 1] for i, p in enumerate(layout.panels) if p.joins)
 
 
 def test_many_layers_are_wrapped_into_lines() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -11,12 +12,13 @@ import pytest
 import torch
 
 from provable_circuits.drawing.diagram import Link
+from provable_circuits.drawing.layout import arrange
 from provable_circuits.errors import ArgumentError, DataError, MissingExtraError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
 from provable_circuits.network.diagram import diagram_of
 from provable_circuits.network.graph import Graph, GraphBuilder
-from provable_circuits.network.ops import Add, Concat, Conv2d, Linear, ReLU
+from provable_circuits.network.ops import Add, Concat, Conv2d, Gather, Linear, ReLU
 
 
 def dense(*widths: int) -> Graph:
@@ -54,9 +56,10 @@ class Blocks:
 
 
 def links(components: Components) -> dict[tuple[str, str], bool]:
-    """The connections by the names of their ends, and whether each is dashed."""
+    """The connections by the names of their ends, and whether each is dashed; joins by number."""
     diagram = diagram_of(components.full())
-    titles = [column.title for column in diagram.columns]
+    count = itertools.count(1)
+    titles = [f"{c.join}{next(count)}" if c.join else c.title for c in diagram.columns]
     return {(titles[k.source], titles[k.target]): k.dashed for k in diagram.links}
 
 
@@ -107,14 +110,17 @@ def test_each_residual_block_has_one_connection_around_it() -> None:
         ("input", "first"): False,
         ("first", "a.conv1"): False,
         ("a.conv1", "a.conv2"): False,
-        ("a.conv2", "b.conv1"): False,
-        ("first", "b.conv1"): True,
+        ("a.conv2", "+1"): False,
+        ("first", "+1"): True,
+        ("+1", "b.conv1"): False,
         ("b.conv1", "b.conv2"): False,
-        ("b.conv2", "c.conv1"): False,
-        ("a.conv2", "c.conv1"): True,
+        ("b.conv2", "+2"): False,
+        ("+1", "+2"): True,
+        ("+2", "c.conv1"): False,
         ("c.conv1", "c.conv2"): False,
-        ("c.conv2", "output"): False,
-        ("b.conv2", "output"): True,
+        ("c.conv2", "+3"): False,
+        ("+2", "+3"): True,
+        ("+3", "output"): False,
     }
 
 
@@ -122,7 +128,8 @@ def test_a_shortcut_without_components_is_part_of_the_connection() -> None:
     net = Blocks()
     end = net.conv("last", net.block("a", net.conv("first", net.x), shortcut=True))
     found = links(net.components(end))
-    assert found[("first", "last")] is True
+    assert found[("first", "+1")] is True
+    assert found[("+1", "last")] is False
     assert "a.shortcut" not in {name for pair in found for name in pair}
 
 
@@ -131,9 +138,9 @@ def test_a_shortcut_with_components_is_a_column_on_a_dashed_way() -> None:
     end = net.conv("last", net.block("a", net.conv("first", net.x), shortcut=True))
     found = links(net.components(end, shortcuts=True))
     assert found[("first", "a.shortcut")] is True
-    assert found[("a.shortcut", "last")] is True
-    assert found[("a.conv2", "last")] is False, "the way itself, which passes by the shortcut"
-    assert ("first", "last") not in found
+    assert found[("a.shortcut", "+1")] is True
+    assert found[("a.conv2", "+1")] is False, "the way itself, which passes by the shortcut"
+    assert ("first", "+1") not in found
 
 
 def test_branches_that_are_read_once_are_all_connected() -> None:
@@ -143,9 +150,82 @@ def test_branches_that_are_read_once_are_all_connected() -> None:
     joined = net.builder.add("joined", Concat(0), pair, branches[2])
     found = links(net.components(joined))
     assert set(found) == {("input", name) for name in ("a", "bb", "ccc")} | {
-        (name, "output") for name in ("a", "bb", "ccc")
+        ("a", "+1"),
+        ("bb", "+1"),
+        ("+1", "‖2"),
+        ("ccc", "‖2"),
+        ("‖2", "output"),
     }
     assert not any(found.values()), "side by side, with no longer way beside any"
+
+
+def test_sums_of_sums_are_one_unless_others_read_them() -> None:
+    net = Blocks()
+    a, b, c = (net.conv(name, net.x) for name in ("a", "bb", "ccc"))
+    inner = net.add("inner", a, b)
+    outer = net.add("outer", inner, c)
+    assert set(links(net.components(outer))) >= {(n, "+1") for n in ("a", "bb", "ccc")}
+    net = Blocks()
+    a, b, c = (net.conv(name, net.x) for name in ("a", "bb", "ccc"))
+    inner = net.add("inner", a, b)
+    last = net.add("last", net.conv("dddd", inner), net.add("outer", inner, c))
+    found = links(net.components(last))
+    assert {("+1", "dddd"), ("+1", "+2"), ("ccc", "+2"), ("dddd", "+2")} <= set(found)
+
+
+def test_a_sum_that_is_an_output_stays_apart() -> None:
+    net = Blocks()
+    a, b, c = (net.conv(name, net.x) for name in ("a", "bb", "ccc"))
+    inner = net.add("inner", a, b)
+    graph = net.builder.build([inner, net.add("outer", inner, c)])
+    found = set(links(graph.components("filter", outputs=True)))
+    assert {("a", "+1"), ("bb", "+1"), ("+1", "+2"), ("ccc", "+2")} <= found
+    assert {("+1", "output"), ("+2", "output")} <= found
+
+
+def test_what_is_added_to_itself_joins_nothing() -> None:
+    net = Blocks()
+    a = net.conv("a", net.x)
+    twice = net.add("twice", a, net.builder.add("relu", ReLU(), a))
+    assert set(links(net.components(twice))) == {("input", "a"), ("a", "output")}
+
+
+def test_a_part_of_a_join_is_linked_to_what_it_is_computed_from() -> None:
+    net = Blocks()
+    a, b, c = (net.conv(name, net.x) for name in ("a", "bb", "ccc"))
+    joined = net.builder.add("joined", Concat(0), a, b)
+    part = net.builder.add("part", Gather(torch.arange(32, 64).reshape(2, 4, 4)), joined)
+    total = net.add("total", net.conv("dddd", part), c)
+    assert set(links(net.components(total, shortcuts=True))) == {
+        *(("input", name) for name in ("a", "bb", "ccc")),
+        ("bb", "dddd"),
+        ("dddd", "+1"),
+        ("ccc", "+1"),
+        ("+1", "output"),
+    }
+
+
+def test_a_constant_that_is_added_joins_nothing() -> None:
+    net = Blocks()
+    a, b = (net.conv(name, net.x) for name in ("a", "bb"))
+    joined = net.builder.add("joined", Concat(0), a, b, net.conv("ccc", net.x))
+    part = net.builder.add("part", Gather(torch.arange(16, 48).reshape(2, 4, 4)), joined)
+    fixed = net.builder.constant("fixed", torch.ones(2, 4, 4))
+    found = links(net.components(net.add("total", part, fixed)))
+    assert {pair for pair in found if pair[1] == "output"} == {("a", "output"), ("bb", "output")}
+
+
+def test_only_components_of_a_group_are_connected() -> None:
+    net = Blocks()
+    first = net.conv("first", net.x)
+    weight = torch.ones(2, 1, 1, 1)
+    last = net.builder.add("deep", Conv2d(weight, None, groups=2), first, layer="deep")
+    diagram = diagram_of(net.components(last).full())
+    (link,) = (k for k in diagram.links if (k.source, k.target) == (1, 2))
+    assert link.pairs == ((0, 0), (1, 1))
+    assert all(k.pairs is None for k in diagram.links if k != link)
+    edges = [route.edges for route in arrange(diagram).routes if route.link == link]
+    assert [len(lines) for lines in edges] == [2]
 
 
 def test_layers_without_components_are_passed() -> None:
@@ -163,8 +243,9 @@ def test_a_layer_that_reads_a_constant_has_no_connection_to_the_input() -> None:
     graph = builder.build([builder.add("sum", Add(), a, b)])
     assert links(graph.components("neuron", outputs=True)) == {
         ("input", "b"): False,
-        ("b", "output"): False,
-        ("a", "output"): False,
+        ("b", "+1"): False,
+        ("a", "+1"): False,
+        ("+1", "output"): False,
     }
 
 

@@ -76,6 +76,7 @@ def discover(
     from provable_circuits.cli.claims import ClaimOptions, DataOptions
     from provable_circuits.cli.endings import say
     from provable_circuits.cli.threads import use_threads_for
+    from provable_circuits.discover.labels import is_wrong, label_lines
     from provable_circuits.discover.run import prepare_folder
     from provable_circuits.network.graph import Graph
     from provable_circuits.report.live import LiveLine
@@ -153,9 +154,13 @@ def discover(
             )
         except ClaimFailsError as error:
             error = _located(error, inputs, claim)
+            labels = _labels(inputs, graph)
             if not json:
+                if is_wrong({"labels": labels}, error.verdict.witness.index):
+                    typer.echo("\n".join(label_lines(labels)), err=True)
                 raise error from None
-            typer.echo(json_format.dumps(_failure(error, settings), indent=2))
+            document = {**_failure(error, settings), "labels": labels}
+            typer.echo(json_format.dumps(document, indent=2))
             raise typer.Exit(error.exit_code) from None
         blocking = None
         if blocking_set and result.stopped is None:
@@ -174,7 +179,7 @@ def discover(
     else:
         typer.echo(str(record))
         typer.echo(f"Scale: {asked.scale_line(inputs)}")
-        typer.echo("".join(f"{line}\n" for line in _about(inputs, graph)), nl=False)
+        typer.echo("".join(f"{line}\n" for line in inputs.notes), nl=False)
         if blocking is not None:
             typer.echo(str(blocking))
         if out is not None:
@@ -182,14 +187,16 @@ def discover(
     raise typer.Exit(EXIT_CODES[result.faithful])
 
 
-def _about(inputs: Inputs, graph: pc.Graph) -> list[str]:
-    """What the user should know of the inputs."""
-    lines = list(inputs.notes)
-    if inputs.labels is not None and len(graph.output_shape) == 1 and graph.output_shape[0] > 1:
-        found = graph.run(inputs.scale.inputs(inputs.pixels)).argmax(1)
-        right = int((found == inputs.labels).sum())
-        lines.append(f"Labels: the network gets {right} of {len(found)} inputs right")
-    return lines
+def _labels(inputs: Inputs, graph: pc.Graph) -> dict[str, list[int]] | None:
+    """Which inputs the network gets wrong, if their labels are known."""
+    import torch
+
+    from provable_circuits.discover.labels import label_document
+
+    if inputs.labels is None:
+        return None
+    outputs = graph.run(inputs.scale.inputs(inputs.pixels), torch.float64)
+    return label_document(outputs.numpy(), inputs.labels.numpy())
 
 
 def _located(error: ClaimFailsError, inputs: Inputs, claim: pc.Claim) -> ClaimFailsError:

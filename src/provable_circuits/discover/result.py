@@ -9,18 +9,18 @@ from html import escape
 from os import PathLike
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from provable_circuits.arguments import instance, parameter, refused
+from provable_circuits.arguments import instance
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.normalisation import Normalisation, domain_text, patching_text
 from provable_circuits.claims.words import broken, domain_words, metric_words, patching_words
 from provable_circuits.discover.confirmation import Confirmation
 from provable_circuits.discover.dual import SmallestBlockingSet
 from provable_circuits.discover.guarantees import Kept, Minimality
+from provable_circuits.discover.labels import check_labels, label_document
 from provable_circuits.discover.pictures import size_chart
 from provable_circuits.discover.run import Run
 from provable_circuits.discover.search import Moment
@@ -183,7 +183,8 @@ class Result:
 
         Args:
             settings: more settings to tell of, such as the names of files.
-            labels: what the claim's inputs show, one whole number for each.
+            labels: what the claim's inputs show, one whole number for each: the number of the
+                output that should be largest. Inputs that the network gets wrong are marked.
             mean: if inputs are ``(pixel - mean) / std``, the mean: one number, or one for each
                 channel. Then domains are told in pixel scale first.
             std: the standard deviation of that.
@@ -197,7 +198,6 @@ class Result:
         if settings is not None:
             instance("settings", settings, Mapping, "a mapping from names", "Result.record")
         scale = Normalisation.of(mean, std)
-        labels = _labels(labels, len(inputs))
         document = self.document()
         document["settings"] = {**(settings or {}), **document["settings"]}
         document["version"] = __version__
@@ -208,6 +208,9 @@ class Result:
             told["in_words"]["patching"] = patching_words(self.claim.patching, scale)
             told["in_words"]["inputs"] = [domain_words(d, scale) for d in self.claim.inputs]
         document["claim"]["digest"] = claim_digest(circuit.components, self.claim)
+        known = None if labels is None else check_labels(labels, len(inputs))
+        outputs = circuit.components.graph.run(inputs, torch.float64).numpy()
+        document["labels"] = label_document(outputs, known)
         if blocking_set is not None:
             document["blocking_set"] = blocking_set.document()
             (document,) = settled_documents([document], [f"the {self.algorithm} search"])
@@ -216,9 +219,9 @@ class Result:
             circuit=circuit.to_json(),
             diagram=diagram_of(circuit),
             inputs=inputs.numpy(),
-            outputs=circuit.components.graph.run(inputs, torch.float64).numpy(),
+            outputs=outputs,
             witnesses=self._witness_arrays(),
-            labels=labels,
+            labels=known,
             mean=None if scale is None else scale.mean.numpy(),
             std=None if scale is None else scale.std.numpy(),
         )
@@ -382,20 +385,6 @@ class BlockingSet:
 
     def _repr_html_(self) -> str:
         return _html("" if self.removed is None else (~self.removed).draw(), str(self))
-
-
-def _labels(labels: Any, count: int) -> NDArray[Any] | None:
-    """One whole number for each input."""
-    if labels is None:
-        return None
-    try:
-        values = np.asarray(labels)
-    except (TypeError, ValueError, RuntimeError):
-        values = np.empty(())
-    if values.shape != (count,) or values.dtype.kind not in "iu":
-        expected = f"one whole number for each of the {count} inputs"
-        raise refused(parameter("labels", "Result.record"), expected, labels)
-    return values
 
 
 def witness_document(refuted: Refuted) -> dict[str, Any]:

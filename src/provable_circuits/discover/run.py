@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provable_circuits.arguments import parameter, refused
+from provable_circuits.discover.labels import label_document
 from provable_circuits.discover.run_format import (
     CIRCUIT,
     FORMAT,
@@ -140,14 +141,17 @@ class Run:
         check(circuit, CIRCUIT, folder / "circuit.json")
         diagram = diagram_from(_read_json(folder / "diagram.json"), folder / "diagram.json")
         arrays = _read_arrays(folder / "inputs.npz", "x", "outputs")
+        labels = arrays.get("y")
+        told = {k: v for k, v in document.items() if not k.startswith("format")}
+        told.setdefault("labels", label_document(arrays["outputs"], labels))  # of older runs
         run = cls(
-            document={k: v for k, v in document.items() if not k.startswith("format")},
+            document=told,
             circuit=json.dumps(circuit, indent=2),
             diagram=diagram,
             inputs=arrays["x"],
             outputs=arrays["outputs"],
             witnesses=_read_arrays(folder / "witnesses.npz"),
-            labels=arrays.get("y"),
+            labels=labels,
             mean=arrays.get("mean"),
             std=arrays.get("std"),
         )

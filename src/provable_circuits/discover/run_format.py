@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from provable_circuits.discover.guarantees import HOLDS, NECESSITY
 from provable_circuits.discover.json_shape import fits
+from provable_circuits.discover.labels import LABELS, label_document
 from provable_circuits.discover.summary import FAITHFUL, STOPPED
 from provable_circuits.drawing.diagram import Column, Diagram, Link, Node
 from provable_circuits.errors import ArgumentError, DataError
@@ -74,6 +75,7 @@ OPTIONAL: dict[tuple[str, ...], Any] = {
         {"verdict": str, "stage": str, "reason": (str, None), "seconds": float},
         None,
     ),
+    ("labels",): (LABELS, None),
     ("shown",): {"proved": [str], "refuted": [str]},
     ("claim", "digest"): (str, None),
     ("minimality", "withdrawn"): {
@@ -86,7 +88,7 @@ OPTIONAL: dict[tuple[str, ...], Any] = {
 """What runs of earlier versions do not tell."""
 
 CIRCUIT = {"format": str, "network": str, "components": [str], "size": int, "of": int}
-DIAGRAM = {
+DIAGRAM = {  # and of later versions the 'join' of a column, the 'pairs' of a link
     "columns": [{"title": str, "nodes": [{"name": str, "label": str, "status": str}]}],
     "links": [{"source": int, "target": int, "dashed": bool}],
     "title": str,
@@ -155,18 +157,28 @@ def _check_optional(document: dict[str, Any], path: Path) -> None:
 def diagram_from(document: Mapping[str, Any], path: Path) -> Diagram:
     """A diagram from its document."""
     check(document, DIAGRAM, path)
+    check([column.get("join", "") for column in document["columns"]], [str], path)
     try:
         columns = tuple(
             Column(
                 column["title"],
                 tuple(Node(n["name"], n["label"], n["status"]) for n in column["nodes"]),
+                column.get("join", ""),
             )
             for column in document["columns"]
         )
-        links = tuple(Link(li["source"], li["target"], li["dashed"]) for li in document["links"])
+        links = tuple(
+            Link(li["source"], li["target"], li["dashed"], _pairs(li.get("pairs"), path))
+            for li in document["links"]
+        )
         return Diagram(columns, links, document["title"])
     except ArgumentError as error:
         raise DataError(f"The file '{path}' is not that of a run: {error}") from None
+
+
+def _pairs(value: Any, path: Path) -> tuple[tuple[int, int], ...] | None:
+    check(value, (None, [[int]]), path)
+    return None if value is None else tuple(map(tuple, value))
 
 
 def check_together(run: Run, circuit: Mapping[str, Any], folder: Path) -> None:
@@ -190,6 +202,7 @@ def check_together(run: Run, circuit: Mapping[str, Any], folder: Path) -> None:
         ("inputs.npz", count == len(document["claim"]["inputs"])),
         ("inputs.npz", count == len(document["claim"]["in_words"]["inputs"])),
         ("inputs.npz", run.labels is None or run.labels.shape == (count,)),
+        ("inputs.npz", document["labels"] == label_document(run.outputs, run.labels)),
         ("inputs.npz", _fits_channels(run)),
         ("witnesses.npz", all(run.witness(name) is not None for name in witnesses)),
         ("witnesses.npz", all(a is None or a.shape == run.inputs.shape[1:] for a in arrays)),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from provable_circuits.discover.guarantees import HOLDS, NECESSITY
+from provable_circuits.discover.labels import label_lines
 
 FAITHFUL = {
     "proved": "proved for every input in {domains} domain(s)",
@@ -32,6 +33,7 @@ def summary(document: Mapping[str, Any]) -> str:
     lines.append(f"  inputs    {inputs[0]}" + (" ..." if len(inputs) > 1 else ""))
     lines.append(f"  patching  {claim['patching']}")
     lines.append(f"  metric    {claim['metric']}")
+    lines += label_lines(document.get("labels"))
     lines += _minimality_lines(document["minimality"])
     counts = Counter(document["kept"].values())
     lines.append("Kept components:")

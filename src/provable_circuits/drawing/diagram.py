@@ -32,6 +32,9 @@ KEPT = MappingProxyType(
 WORDS = MappingProxyType({**KEPT, **STATUSES})
 """All of these, in the order of the legend."""
 
+JOINS = MappingProxyType({"+": "sum", "−": "difference", "‖": "concatenation"})  # noqa: RUF001
+"""Where connections meet: what is drawn, and what that means."""
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -58,19 +61,41 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One layer with its components; without any it is a mere place, such as the input."""
+    """One layer with its components; without any it is a mere place, such as the input.
+
+    Attributes:
+        title: the name of the layer.
+        nodes: its components.
+        join: if it is no layer but a place where connections meet, a symbol of ``JOINS``.
+    """
 
     title: str
     nodes: tuple[Node, ...] = ()
+    join: str = ""
+
+    def __post_init__(self) -> None:
+        if self.join and (self.join not in JOINS or self.nodes):
+            raise ArgumentError(
+                f"The 'join' of a Column must be one of {', '.join(map(repr, JOINS))}, and such a "
+                f"column has no nodes. Got {self.join!r} and {len(self.nodes)} nodes instead."
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A connection from one column to another, by their places; dashed if it is residual."""
+    """A connection from one column to another, by their places.
+
+    Attributes:
+        source, target: the columns.
+        dashed: it is residual.
+        pairs: which nodes of the one are connected to which of the other, by their places; None if
+            all are to all.
+    """
 
     source: int
     target: int
     dashed: bool = False
+    pairs: tuple[tuple[int, int], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +121,19 @@ class Diagram:
                     f"A Link must lead from a column to a later one of {len(self.columns)}. "
                     f"Got {link.source} and {link.target} instead."
                 )
+            sizes = [len(self.columns[place].nodes) for place in (link.source, link.target)]
+            for pair in link.pairs or ():
+                if len(pair) != 2 or not all(0 <= i < n for i, n in zip(pair, sizes, strict=True)):
+                    raise ArgumentError(
+                        f"The 'pairs' of a Link must be places among {sizes[0]} and {sizes[1]} "
+                        f"nodes. Got {pair} instead."
+                    )
+
+    @property
+    def joins(self) -> tuple[str, ...]:
+        """The symbols where connections meet that occur."""
+        found = {column.join for column in self.columns}
+        return tuple(symbol for symbol in JOINS if symbol in found)
 
     @property
     def nodes(self) -> tuple[Node, ...]:

@@ -4,16 +4,18 @@ Layers are panels from the left to the right, their middles at one height. A net
 is wrapped into several lines, as words are, and a layer of many components within its panel: so
 components are drawn at the same size whether they are 34 or 200, and can be read on a page.
 Connections to the next panel are a quiet band between the two; if few components are kept, there is
-a line for each pair of them too. Other connections run below the panels: see ``routes``.
+a line for each connected pair of them too. Other connections run below the panels: see ``routes``.
+Where connections meet, in a residual sum say, there is a small circle instead of a panel.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from provable_circuits.drawing.diagram import Diagram, Link
+from provable_circuits.drawing.diagram import JOINS, Diagram, Link
 from provable_circuits.drawing.panels import NOTE, Panel, Plan, plan
 from provable_circuits.drawing.routes import (
     Frame,
@@ -39,6 +41,9 @@ EDGES = 160
 MARGIN, PANEL_GAP = 20.0, 56.0
 LINE_MOST = 1240.0
 """Panels side by side are at most so wide; the others go into the next line."""
+
+JOIN_BAND = 7.0
+"""Half the width of a band where it meets the circle of a join."""
 
 LANE, LINE_GAP = 16.0, 34.0
 """The room between two connections below the panels, and below those to the next line."""
@@ -66,7 +71,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An entry of the legend: the status it explains, or ``"residual"``; words, and a place."""
+    """An entry of the legend: the status or join it explains, or ``"residual"``; words; a place."""
 
     status: str
     words: str
@@ -94,8 +99,9 @@ class Layout:
 def arrange(diagram: Diagram) -> Layout:
     """Place the parts of a diagram."""
     most = max(ROWS, math.ceil(math.sqrt(len(diagram.nodes))))
-    plans = [plan(column, most) for column in diagram.columns]
-    lines = _lines([plan.width for plan in plans])
+    arriving = Counter(link.target for link in diagram.links)
+    plans = [plan(column, most, arriving[i]) for i, column in enumerate(diagram.columns)]
+    lines = _lines([plan.width for plan in plans], [bool(c.join) for c in diagram.columns])
     side = margin(diagram.links, _frames(plans, lines, 0.0))
     frames = _frames(plans, lines, MARGIN + side)
     right = max((frame.left + frame.width for frame in frames), default=0.0)
@@ -114,21 +120,25 @@ def arrange(diagram: Diagram) -> Layout:
     return Layout(width, bottom + MARGIN, tuple(panels), tuple(routes), tuple(keys))
 
 
-def _lines(widths: Sequence[float]) -> list[list[int]]:
+def _lines(widths: Sequence[float], joins: Sequence[bool]) -> list[list[int]]:
     """The places of panels, in as few lines as they need, of about the same width."""
-    lines = _broken(widths, LINE_MOST)
+    lines = _broken(widths, joins, LINE_MOST)
     for limit in range(int(_across(widths) / max(len(lines), 1)), int(LINE_MOST), 10):
-        even = _broken(widths, limit)
+        even = _broken(widths, joins, limit)
         if len(even) == len(lines):
             return even
     return lines
 
 
-def _broken(widths: Sequence[float], most: float) -> list[list[int]]:
-    """The places of panels in lines, each filled before the next."""
+def _broken(widths: Sequence[float], joins: Sequence[bool], most: float) -> list[list[int]]:
+    """The places of panels in lines, each filled before the next; a join follows its panel."""
     lines: list[list[int]] = []
-    for i in range(len(widths)):
-        if lines and _across([widths[k] for k in [*lines[-1], i]]) <= most:
+    for i, joined in enumerate(joins):
+        ahead = i + 1
+        while ahead < len(joins) and joins[ahead]:
+            ahead += 1
+        line = [*lines[-1], *range(i, ahead)] if lines else []
+        if lines and (joined or _across([widths[k] for k in line]) <= most):
             lines[-1].append(i)
         else:
             lines.append([i])
@@ -146,7 +156,7 @@ def _frames(plans: Sequence[Plan], lines: Sequence[Sequence[int]], left: float) 
     for number, line in enumerate(lines):
         x = left
         for i in line:
-            frames.append(Frame(x, plans[i].width, number))
+            frames.append(Frame(x, plans[i].width, number, bool(plans[i].column.join)))
             x += plans[i].width + PANEL_GAP
     return frames
 
@@ -175,34 +185,55 @@ def _stacked(
 
 def _around(way: Way, panels: Sequence[Panel], depths: dict[tuple[int, int], float]) -> Route:
     """A connection around panels."""
-    source, target = panels[way.link.source].box, panels[way.link.target].box
-    end = target.bottom if way.rises else target.y
-    return Route(way.link, way=corners(way, source.bottom, end, depths))
+    source, target = panels[way.link.source], panels[way.link.target]
+    arrives = way.legs[-1].to
+    end = target.below(arrives) if way.rises else target.above(arrives)
+    return Route(way.link, way=corners(way, source.below(way.start), end, depths))
 
 
 def _beside(link: Link, source: Panel, target: Panel) -> Route:
     """The connection of two neighbours."""
-    left, right = source.box, target.box
-    band = (
-        (left.right, left.y + left.radius),
-        (right.x, right.y + right.radius),
-        (right.x, right.bottom - right.radius),
-        (left.right, left.bottom - left.radius),
-    )
-    return Route(link, band, _edges(source, target))
+    (left, top, low), (right, upper, lower) = _side(source, 1), _side(target, 0)
+    band = ((left, top), (right, upper), (right, lower), (left, low))
+    return Route(link, band, _edges(link, source, target))
 
 
-def _edges(source: Panel, target: Panel) -> tuple[tuple[Point, Point], ...]:
+def _side(panel: Panel, right: int) -> tuple[float, float, float]:
+    """Where a band begins or ends: across, its upper and its lower corner."""
+    box = panel.box
+    if panel.joins:
+        radius, middle = box.height / 2, box.middle[1]
+        short = radius - math.sqrt(radius**2 - JOIN_BAND**2)
+        across = box.right - short if right else box.x + short
+        return across, middle - JOIN_BAND, middle + JOIN_BAND
+    across = box.right if right else box.x
+    return across, box.y + box.radius, box.bottom - box.radius
+
+
+def _edges(link: Link, source: Panel, target: Panel) -> tuple[tuple[Point, Point], ...]:
     """A line for each pair that one circuit keeps, if they are few and nothing is in between."""
     if source.wrapped or target.wrapped:
         return ()
-    pairs = [
-        ((left.box.right, left.box.middle[1]), (right.box.x, right.box.middle[1]))
-        for left in source.spots
-        for right in target.spots
-        if _together(left.node.status, right.node.status)
+    starts = [
+        (i, (spot.box.right, spot.box.middle[1]), spot.node.status)
+        for i, spot in enumerate(source.spots)
     ]
-    return tuple(pairs) if len(pairs) <= EDGES else ()
+    ends = [
+        (i, (spot.box.x, spot.box.middle[1]), spot.node.status)
+        for i, spot in enumerate(target.spots)
+    ]
+    if source.joins:
+        starts = [(0, (source.box.right, source.box.middle[1]), "kept")]
+    if target.joins:
+        ends = [(0, (target.box.x, target.box.middle[1]), "kept")]
+    known = None if link.pairs is None else set(link.pairs)
+    lines = [
+        (start, end)
+        for i, start, first in starts
+        for j, end, second in ends
+        if _together(first, second) and (known is None or (i, j) in known)
+    ]
+    return tuple(lines) if len(lines) <= EDGES else ()
 
 
 def _together(first: str, second: str) -> bool:
@@ -215,7 +246,7 @@ def _entries(diagram: Diagram) -> list[tuple[str, str]]:
     entries = list(diagram.legend)
     if any(link.dashed for link in diagram.links):
         entries.append(("residual", "residual connection"))
-    return entries
+    return [*entries, *((symbol, JOINS[symbol]) for symbol in diagram.joins)]
 
 
 def _key_width(words: str) -> float:

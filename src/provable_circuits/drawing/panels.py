@@ -26,6 +26,9 @@ HEADING_MOST = 140.0
 HEAD, PADDING, CORNER = 38.0, 12.0, 10.0
 """Room for the text at the top, room around the components, and the radius of the corners."""
 
+JOIN, JOIN_MORE = 28.0, 14.0
+"""The diameter of the circle where connections meet; by how much it is wider for each above two."""
+
 
 @dataclass(frozen=True, slots=True)
 class Spot:
@@ -50,6 +53,26 @@ class Panel:
         """Whether the components are in several columns."""
         return len({spot.box.x for spot in self.spots}) > 1
 
+    @property
+    def joins(self) -> bool:
+        """Whether it is a circle where connections meet, and no layer."""
+        return self.box.role == "join"
+
+    def below(self, x: float) -> float:
+        """How far down its lower edge is at some place across."""
+        if not self.joins:
+            return self.box.bottom
+        return self.box.middle[1] + self._rise(x)
+
+    def above(self, x: float) -> float:
+        """How far down its upper edge is there."""
+        return self.box.y if not self.joins else self.box.middle[1] - self._rise(x)
+
+    def _rise(self, x: float) -> float:
+        radius = self.box.height / 2
+        aside = max(abs(x - self.box.middle[0]) - (self.box.width / 2 - radius), 0.0)
+        return math.sqrt(max(radius**2 - aside**2, 0.0))
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -70,6 +93,9 @@ class Plan:
 
     def at(self, x: float, y: float) -> Panel:
         """The panel with its upper left corner there."""
+        if self.column.join:
+            circle = Box(x, y, self.width, self.height, "join", self.height / 2)
+            return Panel(circle, self.heading, self.note, ())
         left = x + (self.width - self.inner) / 2
         top = y + HEAD + PADDING / 2
         spots = []
@@ -88,8 +114,16 @@ class Plan:
         return Panel(box, self.heading, self.note, tuple(spots))
 
 
-def plan(column: Column, most_rows: int) -> Plan:
-    """The size of the panel of a layer, of at most so many rows."""
+def plan(column: Column, most_rows: int, arriving: int = 1) -> Plan:
+    """The size of the panel of a layer, of at most so many rows.
+
+    Args:
+        column: the layer.
+        most_rows: how many rows of components are at most below each other.
+        arriving: how many connections it has from others.
+    """
+    if column.join:
+        return Plan(column, column.join, "", JOIN + JOIN_MORE * max(arriving - 2, 0), JOIN, 0, 0.0)
     count = len(column.nodes)
     labels = [text_width(node.label, LABEL, bold=True) + 12 for node in column.nodes]
     node_width = min(max([NODE_LEAST, *labels]), NODE_MOST)

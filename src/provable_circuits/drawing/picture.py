@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from provable_circuits.drawing.diagram import Diagram
+from provable_circuits.drawing.diagram import JOINS, Diagram
 from provable_circuits.drawing.layout import MARGIN, TITLE, Route, arrange
 from provable_circuits.drawing.panels import HEADING, LABEL, NOTE, Panel, Spot
 from provable_circuits.drawing.scene import Box, Group, Item, Path, Point, Scene, Text
 
 CORNER = 8.0
 """The radius of the corners of a way."""
+
+SYMBOL = 18.0
+"""The size of the symbol of a join."""
 
 
 def scene_of(diagram: Diagram) -> Scene:
@@ -27,7 +30,7 @@ def scene_of(diagram: Diagram) -> Scene:
     items += [_component(spot, diagram) for panel in layout.panels for spot in panel.spots]
     for key in layout.keys:
         text = Text(key.box.right + 8, key.box.middle[1], key.words, "note", NOTE, "start")
-        items.append(Group("key", (_key(key.box, key.status), text)))
+        items.append(Group("key", (*_key(key.box, key.status), text)))
     return Scene(
         layout.width, layout.height, diagram.title, diagram.description, tuple(items), "circuit"
     )
@@ -60,16 +63,23 @@ def _shape(box: Box, status: str) -> Box | Path:
     return Box(box.x, box.y, box.width, box.height, role, radius)
 
 
-def _key(box: Box, status: str) -> Box | Path:
+def _key(box: Box, status: str) -> tuple[Box | Path | Text, ...]:
     if status == "residual":
         y = box.middle[1]
-        return Path((((box.x, y), (box.right, y)),), "arc dashed")
-    return _shape(box, status)
+        return (Path((((box.x, y), (box.right, y)),), "arc dashed"),)
+    if status in JOINS:
+        radius = box.height / 2
+        circle = Box(box.middle[0] - radius, box.y, box.height, box.height, "join", radius)
+        return circle, Text(*circle.middle, status, "join-symbol", LABEL)
+    return (_shape(box, status),)
 
 
 def _panel(panel: Panel) -> list[Item]:
     box = panel.box
     middle = box.middle[0]
+    if panel.joins:
+        symbol = Text(*box.middle, panel.heading, "join-symbol", SYMBOL)
+        return [Group("join", (box, symbol), JOINS[panel.heading])]
     if not panel.spots:
         return [box, Text(*box.middle, panel.heading, "heading", HEADING)]
     return [

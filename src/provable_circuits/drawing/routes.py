@@ -22,11 +22,17 @@ SIDE = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where a panel is across, and in which line."""
+    """Where a panel is across, in which line, and whether it is the circle of a join."""
 
     left: float
     width: float
     line: int
+    join: bool = False
+
+    @property
+    def middle(self) -> float:
+        """Half way across."""
+        return self.left + self.width / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,7 @@ def find_ways(links: Sequence[Link], frames: Sequence[Frame], left: float) -> li
     leaving, arriving = _ports(far, frames)
     lanes: dict[int, list[list[tuple[float, float]]]] = {}
     ways = []
-    for link in sorted(far, key=lambda link: (link.target - link.source, link.source)):
+    for link in sorted(far, key=lambda link: _depth(link, frames)):
         start, end = leaving[link], arriving[link]
         first, last = frames[link.source].line, frames[link.target].line
         stops = [(first, end)]
@@ -89,6 +95,17 @@ def find_ways(links: Sequence[Link], frames: Sequence[Frame], left: float) -> li
             legs.append(Leg(gutter, _free_lane(lanes.setdefault(gutter, []), span), to))
         ways.append(Way(link, start, tuple(legs), rises=first == last))
     return ways
+
+
+def _depth(link: Link, frames: Sequence[Frame]) -> tuple[float, ...]:
+    """Connections are given lanes in this order, from the highest.
+
+    Those within a line come first, the shorter above. Below them are those that go back to the left
+    and down: the further to the left, the higher, so that none comes down through another.
+    """
+    source, target = frames[link.source], frames[link.target]
+    within = source.line == target.line
+    return (not within, link.target - link.source if within else target.left, link.source)
 
 
 def lanes_of(ways: Sequence[Way]) -> Counter[int]:
@@ -105,20 +122,39 @@ def _ports(
 ) -> tuple[dict[Link, float], dict[Link, float]]:
     """Where connections leave and arrive across, such that those of one panel do not cross.
 
-    They leave in the right half of a panel and arrive in its left half. The longer ones, which run
-    deeper, leave further to the left and arrive further to the right.
+    They leave in the right half of a panel and arrive in its left half; at a join, which is narrow,
+    they are spread evenly. Of those that arrive, the longer ones, which run deeper, arrive further
+    to the right. Those that go to the left leave to the left of those that go to the right, and of
+    the latter the longer ones, which run deeper, leave further to the left.
     """
     leaving: dict[Link, float] = {}
     arriving: dict[Link, float] = {}
     for place, frame in enumerate(frames):
-        out = sorted((k for k in links if k.source == place), key=lambda link: -link.target)
-        into = sorted((k for k in links if k.target == place), key=lambda link: -link.source)
-        half = frame.width / 2
-        for i, link in enumerate(out, start=1):
-            leaving[link] = frame.left + half + half * i / (len(out) + 1)
-        for i, link in enumerate(into, start=1):
-            arriving[link] = frame.left + half * i / (len(into) + 1)
+        out = sorted((k for k in links if k.source == place), key=lambda k: _turn(k, frames))
+        into = sorted((k for k in links if k.target == place), key=lambda k: -k.source)
+        rising = [k for k in into if frames[k.source].line == frame.line]
+        falling = [k for k in into if k not in rising]
+        if frame.join:
+            below = _spread([*rising, *out], frame.left, frame.width)
+            leaving |= {k: below[k] for k in out}
+            arriving |= {k: below[k] for k in rising}
+            arriving |= _spread(falling, frame.left, frame.width)
+        else:
+            half = frame.width / 2
+            leaving |= _spread(out, frame.left + half, half)
+            arriving |= _spread(into, frame.left, half)
     return leaving, arriving
+
+
+def _turn(link: Link, frames: Sequence[Frame]) -> tuple[float, float]:
+    """The order in which connections leave a panel, from the left."""
+    source, target = frames[link.source].middle, frames[link.target].middle
+    return (0, target) if target < source else (1, -link.target)
+
+
+def _spread(links: Sequence[Link], left: float, width: float) -> dict[Link, float]:
+    """Places across at even distances."""
+    return {k: left + width * i / (len(links) + 1) for i, k in enumerate(links, start=1)}
 
 
 def _free_lane(lanes: list[list[tuple[float, float]]], span: tuple[float, float]) -> int:

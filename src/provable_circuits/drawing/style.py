@@ -103,6 +103,8 @@ LOOKS: Mapping[str, Look] = MappingProxyType(
         "arc": Look(stroke="arc", width=1.6),
         "arc dashed": Look(stroke="arc", width=1.6, dashes=(6, 4)),
         "arrow": Look("arc"),
+        "join": Look("paper", "arc", 1.6),
+        "join-symbol": Look("ink", bold=True),
         "shape kept": Look("kept"),
         "label kept": Look("on kept", bold=True),
         "shape necessary": Look("kept"),

@@ -51,12 +51,14 @@ class Connections:
         pairs: by the places of a layer and of one that reads it, which components of the one (the
             rows; the input is one row) those of the other (the columns) read.
         reaching: by the place of a layer that the output reads, which of its components it reads.
+        tensors: for each tensor the places that it is computed from, with no component in between.
     """
 
     sources: tuple[tuple[int, ...], ...]
     output: tuple[int, ...]
     pairs: Mapping[tuple[int, int], Tensor]
     reaching: Mapping[int, Tensor]
+    tensors: Mapping[str, frozenset[int]]
 
 
 def connections(components: Components) -> Connections:
@@ -64,8 +66,11 @@ def connections(components: Components) -> Connections:
     sites = components.sites
     pairs: dict[tuple[int, int], Tensor] = {}
     reaching: dict[int, Tensor] = {}
+    tensors: dict[str, set[int]] = {node.name: set() for node in components.graph.nodes}
     for place in range(INPUT, len(sites)):
-        found = _read_from(components, place)
+        found, reached = _read_from(components, place)
+        for name in reached:
+            tensors[name].add(place)
         for target, edges in found.items():
             if bool(edges.any()) and target == len(sites):
                 reaching[place] = edges[:, 0]
@@ -79,24 +84,33 @@ def connections(components: Components) -> Connections:
         tuple(reaching),
         pairs,
         reaching,
+        {name: frozenset(places) for name, places in tensors.items()},
     )
 
 
-def _read_from(components: Components, place: int) -> dict[int, Tensor]:
-    """By target, which of its components read those of one layer; the output comes last."""
+def _read_from(components: Components, place: int) -> tuple[dict[int, Tensor], set[str]]:
+    """By target, which of its components read those of one layer; the output comes last.
+
+    And the tensors that are computed from some of them with no component in between.
+    """
     graph, sites = components.graph, components.sites
     count = 1 if place == INPUT else len(sites[place].components)
     size = max(1, CHUNK // max(math.prod(node.shape) for node in graph.nodes))
     parts: dict[int, list[Tensor]] = {}
+    reached: set[str] = set()
     for start in range(0, count, size):
         own = torch.arange(start, min(start + size, count))
-        for target, edges in _followed(components, place, own).items():
+        found, names = _followed(components, place, own)
+        reached |= names
+        for target, edges in found.items():
             parts.setdefault(target, []).append(edges)
-    return {target: torch.cat(edges) for target, edges in parts.items()}
+    return {target: torch.cat(edges) for target, edges in parts.items()}, reached
 
 
-def _followed(components: Components, place: int, own: Tensor) -> dict[int, Tensor]:
-    """The components, [own, components], that read some components of one layer, by target."""
+def _followed(
+    components: Components, place: int, own: Tensor
+) -> tuple[dict[int, Tensor], set[str]]:
+    """The components, [own, components], that read some of one layer, by target; and tensors."""
     graph, sites = components.graph, components.sites
     cuts = {site.tensor: target for target, site in enumerate(sites)}
     marks: dict[str, Tensor] = {}
@@ -124,7 +138,7 @@ def _followed(components: Components, place: int, own: Tensor) -> dict[int, Tens
     for name in graph.outputs:
         if name in marks:
             output |= marks[name].flatten(1).any(1, keepdim=True)
-    return {**found, len(sites): output}
+    return {**found, len(sites): output}, set(marks)
 
 
 def _marked(
@@ -139,8 +153,10 @@ def _marked(
         for mark, shape in zip(inputs, shapes, strict=True)
     ]
     op = node.op.to(given[0].dtype, given[0].device)
-    if isinstance(op, ops.Linear | ops.Conv2d):
-        made = replace(op, weight=torch.ones_like(op.weight), bias=None).spread(*filled)
+    if isinstance(op, ops.Linear):
+        made = filled[0].amax(-1, keepdim=True).expand(len(filled[0]), *node.shape)
+    elif isinstance(op, ops.Conv2d):
+        made = _convolved(op, filled[0])
     elif isinstance(op, ops.Activation | ops.Square | ops.Affine | ops.Divide):
         made = filled[0].expand(len(filled[0]), *node.shape)
     elif isinstance(op, ops.MaxPool2d):
@@ -151,6 +167,14 @@ def _marked(
         some = torch.stack([mark.flatten(1).any(1) for mark in filled]).any(0)
         made = some.reshape(-1, *[1] * len(node.shape)).expand(-1, *node.shape)
     return (made > 0).float()
+
+
+def _convolved(op: ops.Conv2d, mark: Tensor) -> Tensor:
+    """Units that are computed from marked ones; all channels of a group read the same."""
+    own = mark.unflatten(1, (op.groups, -1)).amax(2)
+    window = mark.new_ones(op.groups, 1, *op.weight.shape[2:])
+    made = replace(op, weight=window, bias=None).spread(own)
+    return made.repeat_interleave(len(op.weight) // op.groups, dim=1)
 
 
 def _cut(site: Site, mark: Tensor) -> Tensor:

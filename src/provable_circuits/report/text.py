@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from provable_circuits.discover.guarantees import HOLDS
+from provable_circuits.discover.labels import MOST, input_words
 from provable_circuits.discover.run import Run
 from provable_circuits.report.comparison import Comparison
 
@@ -27,7 +28,7 @@ def print_run(console: Console, run: Run) -> None:
         console.print(Text("Witnesses:", "bold"))
     width = max(map(len, witnesses), default=0)
     for name, told in witnesses.items():
-        where = f"near input {told['input']}"
+        where = f"near {input_words(run.document, told['input'])}"
         console.print(Text(f"  {name:<{width}}  {where}, {told['in_words']}"), soft_wrap=True)
 
 
@@ -66,9 +67,18 @@ def _facts(document: Mapping[str, Any]) -> dict[str, str]:
         "minimality": minimality["notion"] + (f", {how}" if how else ""),
         "lower bound": "nothing claimed" if lower is None else f"{lower} components",
         "inputs": document["claim"]["inputs"][0],
+        "labels": _labels(document.get("labels")),
         "patching": document["claim"]["patching"],
         "metric": document["claim"]["metric"],
         "search": f"{document['settings'].get('algorithm')}, {document['settings'].get('method')}",
         "questions": f"{queries['total']}, {queries['by_verdict'].get('undecided', 0)} undecided",
         "time": f"{document['seconds']:.2f} s",
     }
+
+
+def _labels(told: Mapping[str, Any] | None) -> str:
+    if told is None:
+        return "not known"
+    count, wrong = len(told["given"]), [str(place) for place in told["wrong"]]
+    which = f"; input {', '.join(wrong[:MOST])}{' ...' if wrong[MOST:] else ''}" if wrong else ""
+    return f"{len(wrong)} of {count} inputs wrong{which}"

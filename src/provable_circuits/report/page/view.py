@@ -10,6 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from provable_circuits.discover.guarantees import HOLDS
+from provable_circuits.discover.labels import is_wrong
 from provable_circuits.discover.pictures import size_chart, verdict_chart
 from provable_circuits.discover.run import Run
 from provable_circuits.drawing.picture import scene_of
@@ -26,6 +27,7 @@ from provable_circuits.report.page.words import (
     reason,
     settings_of,
     statements,
+    wrong_words,
 )
 from provable_circuits.verify.stage_words import stage_words
 
@@ -116,12 +118,13 @@ class ComponentView:
 
 @dataclass(frozen=True, slots=True)
 class InputView:
-    """One of the claim's inputs."""
+    """One of the claim's inputs, and whether the network is known to get it wrong."""
 
     title: str
     picture: Picture | None
     numbers: str
     notes: tuple[str, ...]
+    wrong: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +141,7 @@ class RunView:
         only_points: whether inputs do not range at all.
         inputs: the claim's inputs.
         inputs_left_out: how many inputs are not shown.
+        wrong: which inputs the network gets wrong, in a sentence; empty without labels.
         plots: how the search went.
         verdicts: how many questions were answered how.
         stages: what answered them: its name, in words, and how many.
@@ -156,6 +160,7 @@ class RunView:
     only_points: bool
     inputs: tuple[InputView, ...]
     inputs_left_out: int
+    wrong: str
     plots: tuple[Markup, ...]
     verdicts: tuple[tuple[str, int], ...]
     stages: tuple[tuple[str, str, int], ...]
@@ -332,6 +337,7 @@ def _run_view(run: Run, name: str, gallery: Gallery) -> RunView:
         only_points=only_points(run),
         inputs=_inputs(run, gallery, len(regions) > 1),
         inputs_left_out=max(len(run.inputs) - MOST_INPUTS, 0),
+        wrong=wrong_words(run),
         plots=(Markup(svg(size_chart(document))), Markup(svg(verdict_chart(document)))),
         verdicts=tuple(sorted(queries["by_verdict"].items())),
         stages=tuple(
@@ -363,7 +369,7 @@ def _inputs(run: Run, gallery: Gallery, regions_differ: bool) -> tuple[InputView
         title = f"Input {i}"
         picture = gallery.image(values, title, title) if gallery.pictures else None
         numbers = "" if gallery.pictures else gallery.numbers(values)
-        views.append(InputView(title, picture, numbers, tuple(notes)))
+        views.append(InputView(title, picture, numbers, tuple(notes), is_wrong(run.document, i)))
     return tuple(views)
 
 

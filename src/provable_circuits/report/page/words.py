@@ -9,6 +9,7 @@ from typing import Any
 
 from provable_circuits.claims.words import POINT
 from provable_circuits.discover.guarantees import HOLDS
+from provable_circuits.discover.labels import input_words
 from provable_circuits.discover.run import Run
 from provable_circuits.report.comparison import Comparison
 
@@ -99,6 +100,19 @@ def lead(run: Run) -> str:
 def only_points(run: Run) -> bool:
     """Whether the claim is about its inputs alone, and not about regions around them."""
     return set(run.document["claim"]["in_words"]["inputs"]) == {POINT}
+
+
+def wrong_words(run: Run) -> str:
+    """Which inputs the network gets wrong, in a sentence; nothing if labels are not known."""
+    told = run.document.get("labels")
+    if told is None:
+        return ""
+    wrong = [str(place) for place in told["wrong"]]
+    if not wrong:
+        return "The network gets every input right."
+    many = counted(len(told["given"]), "input")
+    number = "number" if len(wrong) == 1 else "numbers"
+    return f"The network gets {len(wrong)} of {many} wrong: {number} {', '.join(wrong)}."
 
 
 def comparison_words(comparison: Comparison) -> tuple[str, str]:
@@ -311,7 +325,7 @@ def reason(run: Run, component: str) -> tuple[str, str]:
         )
         return ("removed, by proof" if proved else "removed"), f"{how} In its place: {patched}."
     witness = document["witnesses"].get(component)
-    where = "" if witness is None else f" near input {witness['input']}"
+    where = "" if witness is None else f" near {input_words(document, witness['input'])}"
     because = "" if witness is None else f": {witness['in_words']}"
     meaning = {
         "necessary": f"Without it this very circuit breaks the claim{where}{because}.",
