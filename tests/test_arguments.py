@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ COMPONENTS = GRAPH.components("neuron")
 FULL = COMPONENTS.full()
 X = [0.25, 0.5]
 CLAIM = pc.Claim(pc.Point(X), pc.Zero(), pc.MaxAbs(1.0))
+RESULT = pc.discover(GRAPH, CLAIM, COMPONENTS)
 PROPERTY = parse_property(
     "(declare-const X_0 Real)(declare-const X_1 Real)(declare-const Y_0 Real)"
     "(declare-const Y_1 Real)(assert (>= X_0 0))(assert (<= X_0 1))(assert (>= X_1 0))"
@@ -299,12 +301,41 @@ KINDS: dict[str, tuple[str, list[Any], Call]] = {
         [None, [True] * 5, torch.ones(5), torch.ones(2).bool()],
         lambda v: COMPONENTS.circuit_of(v),
     ),
+    "patch of run": (
+        "patch",
+        [pc.Zero, pc.Mean, pc.Constant, "zero", 3, pc.Reachable(0.1)],
+        lambda v: FULL.run(torch.ones(1, 2), v),
+    ),
+    "patch of to_graph": ("patch", [pc.Zero, pc.Mean, "zero"], lambda v: FULL.to_graph(v)),
+    "x of run": ("x", ["x", torch.Tensor, None], lambda v: GRAPH.run(v)),
+    "module": (
+        "module",
+        [nn.Linear, None, GRAPH],
+        lambda v: pc.Graph.from_torch(v, torch.zeros(1, 2)),
+    ),
+    "mean of record": ("mean", ["a", np.ndarray, [math.nan]], lambda v: record(mean=v)),
+    "std of record": ("std", ["a", 0.0, [-1.0, 1.0], float], lambda v: record(std=v)),
+    "labels": ("labels", ["a", 3, [1, 2], [0.5], int], lambda v: record(labels=v)),
+    "blocking_set of record": (
+        "blocking_set",
+        [pc.BlockingSet, FULL, "a/0"],
+        lambda v: record(blocking_set=v),
+    ),
+    "settings of record": ("settings", [5, "a", dict], lambda v: record(settings=v)),
+    "folder of save": ("folder", [5, None, Path], lambda v: RESULT.save(v)),
+    "folder of load": ("folder", [5, None, Path], lambda v: pc.Run.load(v)),
+    "path of draw": ("path", [5, Path], lambda v: RESULT.draw(v)),
+    "path of Circuit.draw": ("path", [5, Path], lambda v: FULL.draw(v)),
     "circuits of run": (
         "circuits",
         [[None], ["a/0"], [pc.Circuit]],
         lambda v: COMPONENTS.run(v, torch.ones(1, 2)),
     ),
 }
+
+
+def record(**arguments: Any) -> pc.Run:
+    return RESULT.record(**arguments)
 
 
 def cases() -> list[Any]:

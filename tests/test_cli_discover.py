@@ -15,6 +15,7 @@ from distributed import LocalCluster
 from torch import nn
 
 import provable_circuits as pc
+from provable_circuits.report.page.build import report_page
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -153,7 +154,8 @@ def test_pixels_are_normalised_and_epsilon_with_them(run: Run) -> None:
     options += ["--mean", "0.5,0.4,0.3", "--std", "0.25,0.5,0.2", "--clip", "0,1", "--eps", "0.02"]
     code, out, _ = run(*options)
     assert code == 0
-    assert "Scale: epsilon 0.02 in pixel scale, before normalisation" in out
+    assert "Scale: epsilon 0.02 in pixel scale (0.04 to 0.1 after normalisation), the data" in out
+    assert "eps 0.02 in pixel scale (0.04 to 0.1 after normalisation), p inf, clipped)" in out
     found = document(run, *options)
     pixels = torch.from_numpy(np.load("bytes.npz")["x"][0] / 255.0)
     mean = torch.tensor([0.5, 0.4, 0.3], dtype=torch.float64).reshape(3, 1, 1)
@@ -167,8 +169,16 @@ def test_pixels_are_normalised_and_epsilon_with_them(run: Run) -> None:
     run(*options, "--out", "scaled")
     told = pc.Run.load("scaled")
     np.testing.assert_allclose(told.pixels(told.inputs)[0], pixels.numpy())
+    (words,) = told.document["claim"]["in_words"]["inputs"]
+    assert words == (
+        "every value may move by up to 0.02 in pixel scale (0.04 to 0.1 after normalisation), "
+        "depending on its place, and stays within 0 to 1"
+    )
+    assert words in report_page(told)
+    assert "eps 0.02 in pixel scale" in str(told)
     code, out, _ = run(*options, "--eps-scale", "input")
-    assert "Scale: epsilon 0.02 in the normalised scale" in out
+    assert "Scale: epsilon 0.004 to 0.01 in pixel scale (0.02 after normalisation)" in out
+    assert "eps 0.004 to 0.01 in pixel scale (0.02 after normalisation), p inf, clipped)" in out
 
 
 def test_labels_are_looked_at(run: Run) -> None:
@@ -177,7 +187,7 @@ def test_labels_are_looked_at(run: Run) -> None:
     predicted = pc.Graph.from_onnx("net.onnx").run(x).argmax(1).numpy()
     assert 0 < (predicted == y).sum() < 5
     assert out.count(f"Labels: the network gets {(predicted == y).sum()} of 5 inputs right") == 1
-    for i, (label, said) in enumerate(zip(y, predicted, strict=True), start=1):
+    for i, (label, said) in enumerate(zip(y, predicted, strict=True)):
         line = f"  input {i} is WRONG: label {label}, network says {said}\n"
         assert (line in out) == (label != said)
     found = document(run, "net.onnx", "--data", "data.npz")["labels"]
@@ -192,7 +202,7 @@ def test_where_the_claim_fails_a_wrong_input_is_named_as_one(run: Run) -> None:
         arguments = ("net.onnx", "--data", "data.npz", "--index", str(place), *violated)
         code, out, err = run(*arguments)
         assert (code, out) == (1, "")
-        line = f"input 1 is WRONG: label {label}, network says {predicted[place]}"
+        line = f"input 0 is WRONG: label {label}, network says {predicted[place]}"
         assert (line in err) == (label != predicted[place])
         found = document(run, *arguments, code=1)
         assert found["labels"]["wrong"] == ([0] if label != predicted[place] else [])
@@ -208,7 +218,12 @@ def test_a_network_that_violates_the_claim_ends_with_1(run: Run) -> None:
     arguments += ["--metric", "winner-margin", "--margin-fraction", "1"]
     code, out, err = run(*arguments)
     assert (code, out) == (1, "")
-    assert "The network itself violates the claim" in err
+    assert "The network itself violates the claim at input 0 (counted from 0), Ball(" in err
+    assert "choose a smaller eps or a smaller fraction, or leave that input out." in err
+    assert "tolerance" not in err
+    _, _, err = run(*["3" if part == "0" else part for part in arguments])
+    assert "at input 0 (counted" in err
+    assert err.endswith("Input 0 is number 3 of the data.\n")
     found = document(run, *arguments, code=1)
     assert found["faithful"] == "refuted"
     assert found["witness"]["excess"] > 0

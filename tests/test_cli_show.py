@@ -48,7 +48,7 @@ def test_a_run_is_told_as_after_its_search(show: Show) -> None:
     assert out.startswith(f"{run}\nWitnesses:\n")
     for name, told in run.document["witnesses"].items():
         assert f"{name}" in out
-        assert f"near input 1, {told['in_words']}" in out
+        assert f"near input {told['input']}, {told['in_words']}" in out
 
 
 def test_two_runs_are_told_side_by_side(show: Show) -> None:

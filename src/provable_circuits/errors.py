@@ -1,4 +1,4 @@
-"""Every error a user can meet: one sentence that says what is wrong and what to do.
+"""Every error and warning a user can meet: one sentence that says what is wrong and what to do.
 
 Each class carries the exit code that the command line ends with. A wrong call, file or model is 2;
 the verdict codes (0 holds, 1 refuted, 3 undecided) are not errors and do not appear here.
@@ -53,6 +53,10 @@ class MissingExtraError(ProvableCircuitsError, ImportError):
         )
 
 
+class ScaleWarning(UserWarning):
+    """Inputs look like an image as files hold it, in a scale that networks rarely take."""
+
+
 class UndecidedError(ProvableCircuitsError):
     """An answer depends on a question that could not be decided."""
 
@@ -60,7 +64,7 @@ class UndecidedError(ProvableCircuitsError):
 
 
 class ClaimFailsError(ProvableCircuitsError):
-    """The network itself violates the claim; ``verdict`` holds the witness."""
+    """The network itself violates the claim, at the input named; ``verdict`` holds the witness."""
 
     exit_code = 1
 

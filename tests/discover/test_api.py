@@ -124,6 +124,71 @@ def test_a_network_that_violates_the_claim_itself_is_refused_with_the_witness() 
     assert caught.value.exit_code == 1
 
 
+class Steady(pc.Metric):
+    """Outputs stay where they were at the unperturbed input: the network itself may fail this."""
+
+    def excess(
+        self, anchor: torch.Tensor, reference: torch.Tensor, output: torch.Tensor
+    ) -> torch.Tensor:
+        return (output - anchor).abs().amax(-1) - getattr(self, "tolerance", 1e-9)
+
+
+class SteadyWithin(Steady):
+    tolerance = 0.5
+
+
+class Never(Steady):
+    def excess(
+        self, anchor: torch.Tensor, reference: torch.Tensor, output: torch.Tensor
+    ) -> torch.Tensor:
+        return (output - anchor).abs().amax(-1) + 1.0
+
+
+NEAR, FAR = pc.Ball([0.3, 0.6, 0.9], 1e-6), pc.Ball([0.3, 0.6, 0.9], 50.0, clip=(-50, 50))
+WIDE = pc.Box([-50.0] * 3, [50.0] * 3, [0.3, 0.6, 0.9])
+STILL = pc.Point([0.3, 0.6, 0.9])
+
+
+LEAVE = "leave that input out."
+
+
+@pytest.mark.parametrize(
+    ("metric", "domains", "advice"),
+    [
+        (
+            pc.WinnerMargin(1.0),
+            [NEAR, FAR],
+            f"choose a smaller eps or a smaller fraction, or {LEAVE}",
+        ),
+        (pc.WinnerMargin(0.0), [FAR], f"choose a smaller eps, or {LEAVE}"),
+        (
+            pc.WinnerMargin(0.5, "all"),
+            [NEAR, WIDE],
+            f"choose a smaller domain or a smaller fraction, or {LEAVE}",
+        ),
+        (SteadyWithin(), [STILL, FAR], f"choose a smaller eps or a larger tolerance, or {LEAVE}"),
+        (Steady(), [STILL, WIDE], f"choose a smaller domain, or {LEAVE}"),
+        (Never(), [STILL], LEAVE),
+    ],
+)
+def test_it_names_the_input_and_advises_what_the_metric_has(
+    metric: pc.Metric, domains: list[pc.Domain], advice: str
+) -> None:
+    method = "proof" if isinstance(metric, pc.WinnerMargin) else "sampling"
+    asked = pc.Claim(domains, pc.Zero(), metric)
+    with pytest.raises(ClaimFailsError) as caught:
+        pc.discover(graph(), asked, method=method, points=50 if method == "sampling" else 0)
+    text, index = str(caught.value), len(domains) - 1
+    assert caught.value.verdict.witness.index == index
+    assert f"at input {index} (counted from 0), {domains[-1]!r}: " in text
+    assert text.endswith(f" No circuit can satisfy it: {advice}")
+    assert "in the circuit" not in text
+    if method == "proof":
+        with pytest.raises(ClaimFailsError) as dual:
+            pc.blocking_set(graph(), asked)
+        assert str(dual.value).endswith(advice)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

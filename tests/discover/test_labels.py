@@ -57,7 +57,7 @@ def test_wrong_inputs_are_in_the_document(result: pc.Result) -> None:
 def test_wrong_inputs_are_in_the_summary(result: pc.Result) -> None:
     lines = str(result.record(labels=LABELS)).splitlines()
     place = lines.index("Labels: the network gets 2 of 3 inputs right")
-    assert lines[place + 1] == "  input 2 is WRONG: label 2, network says 1"
+    assert lines[place + 1] == "  input 1 is WRONG: label 2, network says 1"
     assert not any("WRONG" in line for line in lines[place + 2 :])
 
 
@@ -82,17 +82,17 @@ def test_a_witness_near_a_wrong_input_says_so(result: pc.Result) -> None:
     assert sorted(near.values()) == [0, 1, 2]
     lines = {line.split()[0]: line for line in text_of(run).splitlines() if " near " in line}
     for name, place in near.items():
-        marked = "near input 2 (which the network gets wrong), " in lines[name]
+        marked = "near input 1 (which the network gets wrong), " in lines[name]
         assert marked == (place == 1)
 
 
 def test_wrong_inputs_are_marked_on_the_page(result: pc.Result) -> None:
     page = report_page(result.record(labels=LABELS))
     titles = re.findall(r'<p class="input-title">(.*?)</p>', page)
-    assert titles == ["Input 1", 'Input 2 <span class="wrong">wrong</span>', "Input 3"]
-    assert "The network gets 1 of 3 inputs wrong: number 2." in page
-    assert page.count("near input 2 (which the network gets wrong)") >= 1
-    assert "near input 1 (which" not in page
+    assert titles == ["Input 0", 'Input 1 <span class="wrong">wrong</span>', "Input 2"]
+    assert "The network gets 1 of 3 inputs wrong: number 1." in page
+    assert page.count("near input 1 (which the network gets wrong)") >= 1
+    assert "near input 2 (which" not in page
 
 
 def test_compared_runs_tell_it_too(result: pc.Result) -> None:
@@ -101,7 +101,7 @@ def test_compared_runs_tell_it_too(result: pc.Result) -> None:
     print_comparison(Console(file=file, width=200), both)
     (line,) = [line for line in file.getvalue().splitlines() if line.startswith("labels")]
     assert line.split("  ")[0] == "labels"
-    assert "1 of 3 inputs wrong; input 2" in line
+    assert "1 of 3 inputs wrong; input 1" in line
     assert "not known" in line
     page = report_page(both)
     assert page.count('<span class="wrong">') == 1
@@ -126,7 +126,7 @@ def test_of_many_wrong_inputs_some_are_listed() -> None:
     told = label_document(np.tile([1.0, 0.0], (MOST + 5, 1)), np.ones(MOST + 5, dtype=np.int64))
     lines = label_lines(told)
     assert lines[0] == f"Labels: the network gets 0 of {MOST + 5} inputs right"
-    assert lines[MOST] == f"  input {MOST} is WRONG: label 1, network says 0"
+    assert lines[MOST] == f"  input {MOST - 1} is WRONG: label 1, network says 0"
     assert lines[MOST + 1 :] == ["  and 5 more are wrong"]
 
 
@@ -158,7 +158,7 @@ def test_runs_of_earlier_versions_are_marked_too(result: pc.Result, tmp_path: Pa
     (tmp_path / "result.json").write_text(json.dumps(document))
     run = pc.Run.load(tmp_path)
     assert run.document["labels"]["wrong"] == [1]
-    assert "input 2 is WRONG" in str(run)
+    assert "input 1 is WRONG" in str(run)
 
 
 @pytest.mark.parametrize(

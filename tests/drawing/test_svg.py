@@ -132,7 +132,9 @@ def contrast(a: str, b: str) -> float:
 
 @pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
 def test_text_can_be_read(palette: dict[str, str]) -> None:
-    for kind in ("kept", "removed", "first-only", "second-only"):
+    kinds = [role.removeprefix("shape ") for role in LOOKS if role.startswith("shape ")]
+    assert {"kept", "removed", "first-only", "second-only", "undecided"} <= set(kinds)
+    for kind in kinds:
         ground, ink = LOOKS[f"shape {kind}"].fill, LOOKS[f"label {kind}"].fill
         assert ground is not None
         assert ink is not None

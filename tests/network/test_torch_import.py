@@ -551,7 +551,7 @@ def test_samples_must_be_kept_apart(name: str) -> None:
     ("module", "example", "says"),
     [
         (lambda x: x, torch.zeros(1, 3), "must be a torch.nn.Module. Got function instead"),
-        (nn.Linear, torch.zeros(1, 3), "must be a torch.nn.Module. Got type instead"),
+        (nn.Linear, torch.zeros(1, 3), "must be a torch.nn.Module. Got the class Linear instead"),
         (nn.Linear(3, 2), torch.zeros(3), "leading batch dimension.* Got a tensor of shape [3]"),
         (nn.Linear(3, 2), [[0.0, 0.0, 0.0]], "Got list instead"),
         (nn.Linear(3, 2), torch.zeros(1, 3, dtype=torch.int64), "Got 1, in torch.int64, instead"),

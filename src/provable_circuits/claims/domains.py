@@ -24,7 +24,7 @@ from torch import Tensor
 
 from provable_circuits.arguments import order_of_norm, parameter, refused
 from provable_circuits.errors import ArgumentError
-from provable_circuits.network.arrays import as_tensor, real_tensor
+from provable_circuits.network.arrays import as_tensor, real_tensor, warn_of_scale
 from provable_circuits.rounding import TINY, down, gamma, up
 
 
@@ -77,6 +77,7 @@ class Point(Domain):
 
     def __init__(self, x: Any) -> None:
         object.__setattr__(self, "x", _real(x, "Point", "x"))
+        warn_of_scale(x, parameter("x", "Point"), 0.0)
 
     @property
     def center(self) -> Tensor:
@@ -126,6 +127,8 @@ class Box(Domain):
         object.__setattr__(self, "lower", low)
         object.__setattr__(self, "upper", high)
         object.__setattr__(self, "_center", middle)
+        radius = float((high - low).max()) / 2
+        warn_of_scale(upper, parameter("upper", "Box"), radius, f"half its width, {radius:g},")
 
     @property
     def center(self) -> Tensor:
@@ -230,6 +233,8 @@ class Ball(Domain):
         object.__setattr__(self, "p", float(p))
         object.__setattr__(self, "clip", ends)
         object.__setattr__(self, "mask", free)
+        reach = float(radius.max())
+        warn_of_scale(x, parameter("x", "Ball"), reach, f"eps {reach:g}")
 
     @staticmethod
     def _fits(value: Tensor, center: Tensor, parameter: str) -> None:

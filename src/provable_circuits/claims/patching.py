@@ -20,7 +20,7 @@ from torch import Tensor
 from provable_circuits.arguments import each, number, order_of_norm, parameter, refused
 from provable_circuits.claims.domains import Ball, Domain, clip_ends
 from provable_circuits.errors import ArgumentError
-from provable_circuits.network.arrays import real_tensor
+from provable_circuits.network.arrays import real_tensor, warn_of_scale
 from provable_circuits.network.components import Components
 from provable_circuits.network.execution import as_batch, evaluate
 from provable_circuits.network.graph import Graph
@@ -73,6 +73,7 @@ class Mean(FixedPatching):
         if hasattr(data, "shape") and not isinstance(data, type):
             if real_tensor(data, what).ndim == 0:
                 raise refused(what, "an array of inputs or an iterable of batches", data)
+            warn_of_scale(data, what, level=4)
         elif isinstance(data, str | bytes | Mapping | type) or not isinstance(data, Iterable):
             raise refused(what, "an array of inputs or an iterable of batches", data)
 
@@ -161,7 +162,10 @@ def _batches(graph: Graph, data: Any) -> Iterator[Tensor]:
     for place, part in enumerate(data):
         pair = isinstance(part, tuple | list) and len(part) > 0 and hasattr(part[0], "shape")
         what = f"Batch {place} of the 'data' parameter of Mean"
-        yield _batch(graph, part[0] if pair else part, what)
+        batch = _batch(graph, part[0] if pair else part, what)
+        if place == 0:
+            warn_of_scale(part[0] if pair else part, what)
+        yield batch
 
 
 def _batch(graph: Graph, values: Any, what: str) -> Tensor:

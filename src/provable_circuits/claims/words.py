@@ -23,6 +23,7 @@ from provable_circuits.claims.metrics import (
     WinnerMargin,
     target_outputs,
 )
+from provable_circuits.claims.normalisation import Normalisation, spread
 from provable_circuits.claims.patching import (
     Constant,
     IntervalHull,
@@ -39,40 +40,44 @@ POINT = "the input itself, and no other"
 NORMS = {1.0: "the 1-norm", 2.0: "the 2-norm", math.inf: "the maximum norm"}
 
 
-def domain_words(domain: Domain) -> str:
-    """Where an input ranges."""
+def domain_words(domain: Domain, scale: Normalisation | None = None) -> str:
+    """Where an input ranges; in pixel scale first, where inputs were normalised."""
     if isinstance(domain, Ball):
-        return _ball_words(domain)
+        return _ball_words(domain, scale)
     if isinstance(domain, Point):
         return POINT
     if isinstance(domain, Box):
-        widest = float((domain.upper - domain.lower).max())
-        return f"every value ranges between two ends of its own, at most {widest:.4g} apart"
+        width = domain.upper - domain.lower
+        widest = f"{float(width.max()):.4g}"
+        if scale is not None:
+            pixels = float(scale.widths(width).max())
+            widest = f"{pixels:.4g} in pixel scale ({widest} after normalisation)"
+        return f"every value ranges between two ends of its own, at most {widest} apart"
     return repr(domain)
 
 
-def _ball_words(ball: Ball) -> str:
-    radius = _range_words(ball.eps)
+def _ball_words(ball: Ball, scale: Normalisation | None) -> str:
+    radius = spread(ball.eps) if scale is None else scale.radius_words(ball)
+    if ball.eps.numel() > 1 and " to " in radius:
+        radius += ", depending on its place"
     if ball.p == math.inf:
         words = f"every value may move by up to {radius}"
     else:
         words = f"all values together may move by up to {radius} in {NORMS[ball.p]}"
     if ball.clip is not None:
-        low, high = ball.clip
-        words += f", and stays within {float(low.min()):.4g} to {float(high.max()):.4g}"
+        low, high = (end.expand(ball.shape) for end in ball.clip)
+        if scale is not None:
+            low, high = scale.pixels(low), scale.pixels(high)
+        ends = (round(float(end), 12) + 0.0 for end in (low.min(), high.max()))
+        words += ", and stays within {:.4g} to {:.4g}".format(*ends)
     if ball.mask is not None:
         fixed = int((~ball.mask.expand(ball.shape)).sum())
         words += f"; {fixed} of {math.prod(ball.shape)} values do not move at all"
     return words
 
 
-def _range_words(values: Tensor) -> str:
-    low, high = float(values.min()), float(values.max())
-    return f"{high:.4g}" if low == high else f"{low:.4g} to {high:.4g}, depending on its place"
-
-
-def patching_words(patching: Patching) -> str:
-    """What a removed component outputs."""
+def patching_words(patching: Patching, scale: Normalisation | None = None) -> str:
+    """What a removed component outputs; radii in pixel scale first, if inputs were normalised."""
     if isinstance(patching, Zero):
         return "zero"
     if isinstance(patching, Mean):
@@ -82,7 +87,10 @@ def patching_words(patching: Patching) -> str:
     if isinstance(patching, RangingPatching):
         region = "of a region"
         if patching.eps is not None:
-            region = f"within {patching.eps:.4g} of the claimed one"
+            radius = f"{patching.eps:.4g}"
+            if scale is not None:
+                radius = scale.eps_words(patching.eps, patching.p)
+            region = f"within {radius} of the claimed one"
         if isinstance(patching, Reachable):
             return (
                 f"whatever the network computes in its place at some input {region}, "
@@ -161,6 +169,35 @@ def broken(
     return Broken(
         everything, f"{measure} is {excess + tolerance:.4g}, where {tolerance:.4g} is allowed"
     )
+
+
+def failure_words(metric: Metric, domain: Domain, index: int, how: Broken) -> str:
+    """That the network itself violates a claim: at which input, how, and what to change.
+
+    Args:
+        metric: the claim's metric.
+        domain: where the input ranges.
+        index: which of the claim's inputs it is, counted from 0.
+        how: how the network breaks the metric there.
+    """
+    words = how.words.replace(" in the circuit,", ",")
+    return (
+        f"The network itself violates the claim at input {index} (counted from 0), {domain!r}: "
+        f"{words}. No circuit can satisfy it: {_advice(metric, domain)}."
+    )
+
+
+def _advice(metric: Metric, domain: Domain) -> str:
+    """What to change about a claim that the network itself violates."""
+    choices = []
+    if not domain.is_point:
+        choices.append("a smaller eps" if isinstance(domain, Ball) else "a smaller domain")
+    if isinstance(metric, WinnerMargin):
+        choices += ["a smaller fraction"] if metric.fraction > 0 else []
+    elif hasattr(metric, "tolerance"):
+        choices.append("a larger tolerance")
+    leave = "leave that input out"
+    return f"choose {' or '.join(choices)}, or {leave}" if choices else leave
 
 
 def _apart(

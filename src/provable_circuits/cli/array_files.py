@@ -28,6 +28,7 @@ class ArrayFile:
     def __init__(self, path: Path, graph: Graph, divide: float | None) -> None:
         self.divide = 1.0 if divide is None else divide
         x, y = _arrays(path)
+        self.integers = x.dtype.kind in "iu"
         called = f"array 'x' of '{path}'" if path.suffix != ".npy" else f"array of '{path}'"
         self._values = _inputs(x, called, graph) / self.divide
         self.count = len(self._values)

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import math
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 import provable_circuits as pc
-from provable_circuits.cli.inputs import Scale, Source, chosen, numbers, open_source
-from provable_circuits.errors import ArgumentError
+from provable_circuits.claims.normalisation import spread
+from provable_circuits.cli.inputs import (
+    Scale,
+    Source,
+    chosen,
+    numbers,
+    open_source,
+    scale_warning,
+)
+from provable_circuits.errors import ArgumentError, ScaleWarning
 
 NORMS = {"inf": math.inf, "2": 2.0, "1": 1.0}
 
@@ -27,6 +37,8 @@ class Inputs:
         files: the file of each, where each has its own.
         samples: what means are taken over.
         divide: what numbers of the data were divided by.
+        unscaled: it was not said what to divide by, and the data is an array.
+        integers: the data is an array of integers.
         scale: how the network's inputs follow from pixels.
         notes: sentences that the user should see.
     """
@@ -37,6 +49,8 @@ class Inputs:
     files: tuple[str, ...] | None
     samples: Tensor
     divide: float
+    unscaled: bool
+    integers: bool
     scale: Scale
     notes: tuple[str, ...]
 
@@ -68,11 +82,12 @@ class DataOptions:
         source = self._open(self.data, graph)
         places = chosen(self.index, source.count)
         pixels = source.pixels(places)
-        samples, notes = pixels, source.notes
+        samples, notes, integers = pixels, source.notes, source.integers
         if means:
             every = source if self.patch_data is None else self._open(self.patch_data, graph)
             samples = every.pixels(range(every.count))
             notes = tuple(dict.fromkeys((*notes, *every.notes)))
+            integers = integers or every.integers
         return Inputs(
             pixels=pixels,
             labels=None if source.labels is None else source.labels[places],
@@ -80,14 +95,25 @@ class DataOptions:
             files=None if source.names is None else tuple(source.names[i] for i in places),
             samples=samples,
             divide=source.divide,
+            unscaled=self.scale is None and source.divide == 1,
+            integers=integers,
             scale=normal,
             notes=notes,
         )
 
     def network_inputs(self, graph: pc.Graph) -> Tensor:
         """All of the data that means are taken over, as the network takes it."""
+        pixels, _ = self._samples(graph)
+        return Scale.of(self.mean, self.std).inputs(pixels)
+
+    def warning(self, graph: pc.Graph) -> str | None:
+        """What to say of the scale of the data that means are taken over."""
+        pixels, integers = self._samples(graph)
+        return scale_warning(pixels, integers) if self.scale is None else None
+
+    def _samples(self, graph: pc.Graph) -> tuple[Tensor, bool]:
         source = self._open(self.patch_data or self.data, graph)
-        return Scale.of(self.mean, self.std).inputs(source.pixels(range(source.count)))
+        return source.pixels(range(source.count)), source.integers
 
     def _open(self, path: Path, graph: pc.Graph) -> Source:
         if self.scale is not None and not self.scale > 0:
@@ -113,12 +139,21 @@ class ClaimOptions:
     patch_eps: float | None
 
     def claim(self, inputs: Inputs) -> pc.Claim:
-        """The claim about these inputs."""
-        return pc.Claim(
-            [self._ball(pixels, self.eps, inputs.scale) for pixels in inputs.pixels],
-            self.removed(inputs),
-            self._metric(inputs.labels),
-        )
+        """The claim about these inputs; ``warning`` tells of their scale."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ScaleWarning)
+            return pc.Claim(
+                [self._ball(pixels, self.eps, inputs.scale) for pixels in inputs.pixels],
+                self.removed(inputs),
+                self._metric(inputs.labels),
+            )
+
+    def warning(self, inputs: Inputs) -> str | None:
+        """What to say of inputs that look like pixels in another scale than epsilon."""
+        if not inputs.unscaled:
+            return None
+        values = torch.cat([inputs.pixels.flatten(), inputs.samples.flatten()])
+        return scale_warning(values, inputs.integers, self.eps)
 
     def removed(self, inputs: Inputs) -> pc.Patching:
         """What removed components output."""
@@ -185,6 +220,9 @@ class ClaimOptions:
         divided = "" if inputs.divide == 1 else f", the data divided by {inputs.divide:g}"
         if inputs.scale.std is None:
             return f"epsilon {self.eps:g} in the scale of the network's inputs{divided}"
-        if self.eps_scale == "pixel":
-            return f"epsilon {self.eps:g} in pixel scale, before normalisation{divided}"
-        return f"epsilon {self.eps:g} in the normalised scale of the network's inputs"
+        pixel, normal = f"{self.eps:g}", spread(self.eps / inputs.scale.std)
+        if self.eps_scale != "pixel":
+            pixel, normal = spread(self.eps * inputs.scale.std), f"{self.eps:g}"
+            if self.norm != "inf" and len(inputs.scale.std) > 1:
+                return f"epsilon {normal} after normalisation{divided}"
+        return f"epsilon {pixel} in pixel scale ({normal} after normalisation){divided}"

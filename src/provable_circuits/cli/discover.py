@@ -74,6 +74,7 @@ def discover(
     circuit so far.
     """
     from provable_circuits.cli.claims import ClaimOptions, DataOptions
+    from provable_circuits.cli.endings import say
     from provable_circuits.cli.threads import use_threads_for
     from provable_circuits.discover.labels import is_wrong, label_lines
     from provable_circuits.discover.run import prepare_folder
@@ -110,6 +111,9 @@ def discover(
         patch_eps=patch_eps,
     )
     claim = asked.claim(inputs)
+    warning = asked.warning(inputs)
+    if warning is not None:
+        say(warning)
     settings: dict[str, Any] = {
         "model": str(model),
         "data": str(data),
@@ -149,11 +153,12 @@ def discover(
                 **shared,
             )
         except ClaimFailsError as error:
+            error = _located(error, inputs, claim)
             labels = _labels(inputs, graph)
             if not json:
                 if is_wrong({"labels": labels}, error.verdict.witness.index):
                     typer.echo("\n".join(label_lines(labels)), err=True)
-                raise
+                raise error from None
             document = {**_failure(error, settings), "labels": labels}
             typer.echo(json_format.dumps(document, indent=2))
             raise typer.Exit(error.exit_code) from None
@@ -192,6 +197,21 @@ def _labels(inputs: Inputs, graph: pc.Graph) -> dict[str, list[int]] | None:
         return None
     outputs = graph.run(inputs.scale.inputs(inputs.pixels), torch.float64)
     return label_document(outputs.numpy(), inputs.labels.numpy())
+
+
+def _located(error: ClaimFailsError, inputs: Inputs, claim: pc.Claim) -> ClaimFailsError:
+    """The same error in the scale of pixels, and with the input's place among the data."""
+    from provable_circuits.claims.normalisation import Normalisation, domain_text
+
+    index = error.verdict.witness.index
+    domain, place = claim.inputs[index], inputs.places[index]
+    scale = Normalisation.of(inputs.scale.mean, inputs.scale.std)
+    text = str(error).replace(repr(domain), domain_text(domain, scale), 1)
+    if inputs.files is not None:
+        text += f" Input {index} is the image '{inputs.files[index]}'."
+    elif place != index:
+        text += f" Input {index} is number {place} of the data."
+    return ClaimFailsError(text, error.verdict)
 
 
 def _failure(error: ClaimFailsError, asked: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import typer
 
 import provable_circuits as pc
 from provable_circuits.cli import options
+from provable_circuits.cli.endings import say
 from provable_circuits.cli.options import option
 from provable_circuits.errors import ArgumentError, DataError, ModelFileError
 from provable_circuits.network.ops import Conv2d, Linear
@@ -200,6 +201,9 @@ def _patch(
         patching = found.claim(network, data).patching
         if isinstance(patching, pc.Mean):
             return patching, "their means, as in the run"
+    warning = data.warning(network)
+    if warning is not None:
+        say(warning)
     return pc.Mean(data.network_inputs(network)), f"their means over {data.patch_data or data.data}"
 
 

@@ -41,6 +41,8 @@ WHITE = 255.0
 class Images:
     """The images of a folder, in the order of their names, or one image."""
 
+    integers = False
+
     def __init__(self, path: Path, graph: Graph, divide: float | None) -> None:
         _pillow()
         self.divide = WHITE if divide is None else divide

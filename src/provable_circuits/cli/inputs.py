@@ -72,6 +72,7 @@ class Source(Protocol):
         count: how many there are.
         labels: what they show, int64 [count], if that is known.
         divide: what numbers of the file were divided by to give pixels.
+        integers: the file holds an array of integers.
         names: the file of each input, where each has its own.
         notes: sentences that the user should see.
     """
@@ -79,6 +80,7 @@ class Source(Protocol):
     count: int
     labels: Tensor | None
     divide: float
+    integers: bool
     names: tuple[str, ...] | None
     notes: tuple[str, ...]
 
@@ -102,6 +104,28 @@ def open_source(path: Path, graph: Graph, divide: float | None) -> Source:
     if path.is_dir() or path.suffix.lower() in SUFFIXES:
         return Images(path, graph, divide)
     return ArrayFile(path, graph, divide)
+
+
+def scale_warning(values: Tensor, integers: bool, eps: float | None = None) -> str | None:
+    """What to say of data without a scale that looks like pixels of 0 to 255; None if it does not.
+
+    Args:
+        values: the data.
+        integers: the file holds integers.
+        eps: how far inputs may move, if that is asked.
+    """
+    low, high = float(values.min()), float(values.max())
+    small = eps is not None and eps < 1 and low >= 0
+    if high <= 1 or not (integers or small):
+        return None
+    kind = "integers" if integers else "values"
+    taken = "" if eps is None else f", and epsilon {eps:g} is taken in that scale"
+    scale = 65535 if high > 255 else 255
+    return (
+        f"Warning: the data holds {kind} from {low:g} to {high:g}, no --scale is given{taken}: "
+        f"give --scale {scale} if the network takes pixels of 0 to 1 (with --mean and --std if it "
+        "takes them normalised), or --scale 1 if it takes the data as it is."
+    )
 
 
 def chosen(index: str | None, count: int) -> list[int]:

@@ -15,6 +15,7 @@ import torch
 from provable_circuits import arguments
 from provable_circuits.arguments import flag, instance, refused, time_limit, whole
 from provable_circuits.claims.claim import Claim
+from provable_circuits.claims.words import broken, failure_words
 from provable_circuits.discover.binary_search import binary_search
 from provable_circuits.discover.blocking_sets import blocking_sets
 from provable_circuits.discover.confirmation import Confirmation, confirm
@@ -36,7 +37,7 @@ from provable_circuits.network.granularity import Granularity
 from provable_circuits.network.graph import Graph
 from provable_circuits.progress import Listener
 from provable_circuits.verify.deadline import limits
-from provable_circuits.verify.verdict import Verdict
+from provable_circuits.verify.verdict import Refuted, Verdict
 from provable_circuits.verify.verifier import USUAL_SECONDS
 
 Algorithm = Callable[[Search], Any]
@@ -130,7 +131,7 @@ def discover(
             listener,
             _limit("budget", budget),
         )
-        _carry_out(search, run)
+        _carry_out(search, claim, run)
         circuit = components.full() if search.best is None else search.best
         check = local_check or method == "sampling"  # which costs next to nothing
         kept = necessity(search, circuit, check and search.stopped is None)
@@ -218,7 +219,7 @@ def blocking_set(
             _limit("budget", budget),
         )
         dual = SmallestBlockingSet(search)
-        _carry_out(search, lambda _search: dual.run())
+        _carry_out(search, claim, lambda _search: dual.run())
         _drop_what_is_contradicted(search)
     finally:
         predicate.close()
@@ -283,7 +284,7 @@ def _predicate(
     return Distributed(decided, workers)
 
 
-def _carry_out(search: Search, run: Callable[[Search], Any]) -> None:
+def _carry_out(search: Search, claim: Claim, run: Callable[[Search], Any]) -> None:
     """Check that the network satisfies the claim, then search."""
     with search.cut_short():
         if not search.ask(search.components.full(), "the network itself").refuted:
@@ -292,11 +293,17 @@ def _carry_out(search: Search, run: Callable[[Search], Any]) -> None:
             run(search)
     refuted = search.known(search.components.full())
     if refuted is not None:
-        raise ClaimFailsError(
-            "The network itself violates the claim, so no circuit can satisfy it: choose smaller "
-            "domains, a larger tolerance, or inputs that the network gets right.",
-            refuted,
-        )
+        raise ClaimFailsError(_failure(search, claim, refuted), refuted)
+
+
+def _failure(search: Search, claim: Claim, refuted: Refuted) -> str:
+    """Where and how the network itself violates the claim."""
+    witness = refuted.witness
+    anchor = search.components.graph.run(claim.centers, torch.float64)
+    how = broken(
+        claim.metric, witness.index, anchor, witness.reference, witness.output, witness.excess
+    )
+    return failure_words(claim.metric, claim.inputs[witness.index], witness.index, how)
 
 
 def _drop_what_is_contradicted(search: Search) -> None:

@@ -9,7 +9,7 @@ about, and nothing is marked.
     >>> told
     {'given': [1, 1], 'predicted': [1, 0], 'wrong': [1]}
     >>> label_lines(told)
-    ['Labels: the network gets 1 of 2 inputs right', '  input 2 is WRONG: label 1, network says 0']
+    ['Labels: the network gets 1 of 2 inputs right', '  input 1 is WRONG: label 1, network says 0']
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from provable_circuits.arguments import got
 from provable_circuits.errors import ArgumentError
 
 Array = NDArray[Any]
@@ -37,7 +38,13 @@ def check_labels(labels: Any, count: int) -> Array:
     Raises:
         ArgumentError: there are more or fewer, or they are no whole numbers.
     """
-    found = np.asarray(labels)
+    try:
+        found = np.asarray(labels)
+    except (TypeError, ValueError, RuntimeError):
+        raise ArgumentError(
+            f"The 'labels' parameter must be one whole number for each of the {count} inputs. "
+            f"Got {got(labels)} instead."
+        ) from None
     if found.shape != (count,) or not _whole(found):
         raise ArgumentError(
             f"The 'labels' parameter must be one whole number for each of the {count} inputs. "
@@ -75,14 +82,14 @@ def label_document(outputs: Array, labels: Array | None) -> dict[str, list[int]]
 
 
 def label_lines(told: Mapping[str, Any] | None) -> list[str]:
-    """How many inputs the network gets right, and which ones it does not; inputs count from 1."""
+    """How many inputs the network gets right, and which ones it does not; inputs count from 0."""
     if told is None:
         return []
     count, wrong = len(told["given"]), told["wrong"]
     lines = [f"Labels: the network gets {count - len(wrong)} of {count} inputs right"]
     for place in wrong[:MOST]:
         given, predicted = told["given"][place], told["predicted"][place]
-        lines.append(f"  input {place + 1} is WRONG: label {given}, network says {predicted}")
+        lines.append(f"  input {place} is WRONG: label {given}, network says {predicted}")
     if len(wrong) > MOST:
         lines.append(f"  and {len(wrong) - MOST} more are wrong")
     return lines
@@ -95,6 +102,6 @@ def is_wrong(document: Mapping[str, Any], place: int) -> bool:
 
 
 def input_words(document: Mapping[str, Any], place: int) -> str:
-    """An input by its number from 1, marked if the network gets it wrong."""
+    """An input by its number from 0, marked if the network gets it wrong."""
     mark = " (which the network gets wrong)" if is_wrong(document, place) else ""
-    return f"input {place + 1}{mark}"
+    return f"input {place}{mark}"

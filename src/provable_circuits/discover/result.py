@@ -9,12 +9,13 @@ from html import escape
 from os import PathLike
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from provable_circuits.arguments import instance
 from provable_circuits.claims.claim import Claim
+from provable_circuits.claims.normalisation import Normalisation, domain_text, patching_text
 from provable_circuits.claims.words import broken, domain_words, metric_words, patching_words
 from provable_circuits.discover.confirmation import Confirmation
 from provable_circuits.discover.dual import SmallestBlockingSet
@@ -26,6 +27,7 @@ from provable_circuits.discover.search import Moment
 from provable_circuits.discover.summary import summary
 from provable_circuits.discover.transport import claim_digest
 from provable_circuits.discover.withdrawal import NOTHING, Shown, settled_documents
+from provable_circuits.drawing.files import save
 from provable_circuits.drawing.svg import svg
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.diagram import diagram_of
@@ -88,8 +90,14 @@ class Result:
         return {stage: sum(kinds.values()) for stage, kinds in self.answers.items()}
 
     def draw(self, path: str | PathLike[str] | None = None, other: Circuit | None = None) -> str:
-        """A drawing of the circuit; see ``Circuit.draw``."""
-        return self.circuit.draw(path, other)
+        """A drawing of the circuit, filled by why each component is kept; see ``Circuit.draw``."""
+        if other is not None:
+            return self.circuit.draw(path, other)
+        reasons = {name: reason.status for name, reason in self.kept.items()}
+        diagram = diagram_of(self.circuit).explained(reasons)
+        if path is not None:
+            save(diagram, path)
+        return svg(diagram)
 
     def document(self) -> dict[str, Any]:
         """The result as plain data, ready for JSON."""
@@ -178,16 +186,27 @@ class Result:
             labels: what the claim's inputs show, one whole number for each: the number of the
                 output that should be largest. Inputs that the network gets wrong are marked.
             mean: if inputs are ``(pixel - mean) / std``, the mean: one number, or one for each
-                channel.
+                channel. Then domains are told in pixel scale first.
             std: the standard deviation of that.
             blocking_set: a blocking set that was found beside the circuit.
         """
         from provable_circuits import __version__
 
         circuit, inputs = self.circuit, self.claim.centers
+        if blocking_set is not None:
+            instance("blocking_set", blocking_set, BlockingSet, "a BlockingSet", "Result.record")
+        if settings is not None:
+            instance("settings", settings, Mapping, "a mapping from names", "Result.record")
+        scale = Normalisation.of(mean, std)
         document = self.document()
         document["settings"] = {**(settings or {}), **document["settings"]}
         document["version"] = __version__
+        if scale is not None:
+            told = document["claim"]
+            told["inputs"] = [domain_text(domain, scale) for domain in self.claim.inputs]
+            told["patching"] = patching_text(self.claim.patching, scale)
+            told["in_words"]["patching"] = patching_words(self.claim.patching, scale)
+            told["in_words"]["inputs"] = [domain_words(d, scale) for d in self.claim.inputs]
         document["claim"]["digest"] = claim_digest(circuit.components, self.claim)
         known = None if labels is None else check_labels(labels, len(inputs))
         outputs = circuit.components.graph.run(inputs, torch.float64).numpy()
@@ -203,8 +222,8 @@ class Result:
             outputs=outputs,
             witnesses=self._witness_arrays(),
             labels=known,
-            mean=None if mean is None else np.atleast_1d(np.asarray(mean)),
-            std=None if std is None else np.atleast_1d(np.asarray(std)),
+            mean=None if scale is None else scale.mean.numpy(),
+            std=None if scale is None else scale.std.numpy(),
         )
 
     def save(self, folder: str | PathLike[str]) -> None:

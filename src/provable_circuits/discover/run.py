@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from provable_circuits.arguments import parameter, refused
 from provable_circuits.discover.labels import label_document
 from provable_circuits.discover.run_format import (
     CIRCUIT,
@@ -105,7 +106,7 @@ class Run:
 
         Pages about an older run of that folder are removed; no other file is touched.
         """
-        folder = Path(folder)
+        folder = _folder(folder)
         prepare_folder(folder)
         inputs = {"x": self.inputs, "outputs": self.outputs}
         for name, values in [("y", self.labels), ("mean", self.mean), ("std", self.std)]:
@@ -129,7 +130,7 @@ class Run:
         Raises:
             DataError: the folder or a file is missing, damaged, or of another format.
         """
-        folder = Path(folder)
+        folder = _folder(folder)
         if not folder.is_dir():
             raise DataError(
                 f"There is no folder '{folder}': write one with provable-circuits discover --out."
@@ -159,6 +160,12 @@ class Run:
 
     def __str__(self) -> str:
         return summary(self.document)
+
+
+def _folder(folder: Any) -> Path:
+    if not isinstance(folder, str | PathLike):
+        raise refused(parameter("folder"), "the name of a folder", folder)
+    return Path(folder)
 
 
 def prepare_folder(folder: Path) -> None:

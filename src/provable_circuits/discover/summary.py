@@ -37,7 +37,11 @@ def summary(document: Mapping[str, Any]) -> str:
     lines += _minimality_lines(document["minimality"])
     counts = Counter(document["kept"].values())
     lines.append("Kept components:")
-    lines.extend(f"  {count:>3} {NECESSITY[reason]}" for reason, count in counts.items())
+    for status in (word for word in NECESSITY if counts[word]):
+        lines.append(f"  {counts[status]:>3} {NECESSITY[status]}")
+        if status != "necessary":
+            names = [name for name, word in document["kept"].items() if word == status]
+            lines.append(f"      {', '.join(names)}")
     if not counts:
         lines.append("    0 (the empty circuit is faithful: is the tolerance too large?)")
     queries = document["queries"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from provable_circuits.errors import ArgumentError
@@ -18,6 +19,19 @@ STATUSES = MappingProxyType(
 )
 """What can be said of a component, and how the legend puts it."""
 
+KEPT = MappingProxyType(
+    {
+        "necessary": "kept: necessary",
+        "refuted-when-tried": "kept: not removable from a larger circuit",
+        "undecided": "kept: undecided, or not asked about",
+        "removable": "kept: could be removed",
+    }
+)
+"""Why a component of one circuit is kept, where that is known, and how the legend puts it."""
+
+WORDS = MappingProxyType({**KEPT, **STATUSES})
+"""All of these, in the order of the legend."""
+
 JOINS = MappingProxyType({"+": "sum", "−": "difference", "‖": "concatenation"})  # noqa: RUF001
 """Where connections meet: what is drawn, and what that means."""
 
@@ -29,8 +43,8 @@ class Node:
     Attributes:
         name: its full name.
         label: the short name that is written on it, a number within its layer as a rule.
-        status: a word of ``STATUSES``; where two circuits are compared, ``"kept"`` means by both
-            and ``"removed"`` by both.
+        status: a word of ``STATUSES`` or ``KEPT``; where two circuits are compared, ``"kept"``
+            means by both and ``"removed"`` by both.
     """
 
     name: str
@@ -38,9 +52,9 @@ class Node:
     status: str
 
     def __post_init__(self) -> None:
-        if self.status not in STATUSES:
+        if self.status not in WORDS:
             raise ArgumentError(
-                f"The 'status' of a Node must be one of {', '.join(map(repr, STATUSES))}. "
+                f"The 'status' of a Node must be one of {', '.join(map(repr, WORDS))}. "
                 f"Got {self.status!r} instead."
             )
 
@@ -132,18 +146,38 @@ class Diagram:
         counts = Counter(node.status for node in self.nodes)
         return tuple(
             (status, f"{self.words(status)} ({counts[status]})")
-            for status in STATUSES
+            for status in WORDS
             if counts[status]
         )
+
+    def explained(self, reasons: Mapping[str, str]) -> Diagram:
+        """The same diagram with the reason why each component is kept, a word of ``KEPT``.
+
+        Args:
+            reasons: the reasons by the names of components; those without one stay as they are.
+        """
+        columns = tuple(
+            replace(
+                column,
+                nodes=tuple(
+                    replace(node, status=reasons.get(node.name, "kept"))
+                    if node.status == "kept"
+                    else node
+                    for node in column.nodes
+                ),
+            )
+            for column in self.columns
+        )
+        return replace(self, columns=columns)
 
     def words(self, status: str) -> str:
         """How a status is put in this diagram."""
         if self.compared is None:
-            return STATUSES[status]
+            return WORDS[status]
         if status in ("kept", "removed"):
             return f"{status} by both"
         first, second = self.compared
-        return STATUSES[status].format(first=first, second=second)
+        return WORDS[status].format(first=first, second=second)
 
     @property
     def description(self) -> str:
@@ -151,7 +185,7 @@ class Diagram:
         sentences = []
         for column in (column for column in self.columns if column.nodes):
             parts = []
-            for status in STATUSES:
+            for status in WORDS:
                 labels = [node.label for node in column.nodes if node.status == status]
                 if labels:
                     parts.append(f"{self.words(status)} {', '.join(labels)}")

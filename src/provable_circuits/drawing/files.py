@@ -5,6 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from pathlib import Path
 
+from provable_circuits.arguments import parameter, refused
 from provable_circuits.drawing.diagram import Diagram
 from provable_circuits.drawing.raster import raster
 from provable_circuits.drawing.scene import Scene
@@ -20,6 +21,8 @@ def save(picture: Diagram | Scene, path: str | PathLike[str]) -> None:
         DataError: the file cannot be written.
         MissingExtraError: a PNG is asked for and matplotlib is not installed.
     """
+    if not isinstance(path, str | PathLike):
+        raise refused(parameter("path"), "the name of a file", path)
     file = Path(path)
     suffix = file.suffix.lower()
     if suffix not in (".svg", ".png"):

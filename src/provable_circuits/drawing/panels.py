@@ -145,7 +145,8 @@ def _side_by_side(count: int, rows: int, node_width: float) -> float:
 def _note(column: Column) -> str:
     """How many components are kept; by each of two circuits, where they differ here."""
     counts = Counter(node.status for node in column.nodes)
-    first, second = (counts["kept"] + counts[f"{which} only"] for which in ("first", "second"))
+    both = len(column.nodes) - sum(counts[s] for s in ("removed", "first only", "second only"))
+    first, second = (both + counts[f"{which} only"] for which in ("first", "second"))
     differ = counts["first only"] or counts["second only"]
     kept = f"{first} and {second}" if differ else f"{first}"
     return f"{kept} of {len(column.nodes)}" if column.nodes else ""

@@ -45,7 +45,7 @@ def _component(spot: Spot, diagram: Diagram) -> Group:
 
 
 def _shape(box: Box, status: str) -> Box | Path:
-    """The shape of a component: each status has its own, but for the grey of those removed."""
+    """The shape of a component; those of one circuit differ in fill and outline alone."""
     role = f"shape {status.replace(' ', '-')}"
     if status == "second only":
         x, y, right, bottom, slope = box.x, box.y, box.right, box.bottom, 8.0

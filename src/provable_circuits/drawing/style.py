@@ -1,7 +1,8 @@
 """How shapes look: a colour and a line for each role, in light and in dark.
 
-The four kinds of components differ in shape and in lightness too, so that they can be told apart
-without colours. The strong colours are those of Okabe and Ito, made for all kinds of colour vision.
+The kinds of components differ in shape, in lightness or in their outline too, so that they can be
+told apart without colours. The strong colours are those of Okabe and Ito, made for all kinds of
+colour vision.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ LIGHT: Mapping[str, str] = MappingProxyType(
         "arc": "#5c6b82",
         "kept": "#2f4668",
         "on kept": "#ffffff",
+        "tried": "#a9bfe0",
+        "undecided": "#fff3cd",
         "removed": "#e4e7eb",
         "on removed": "#59626e",
         "first": "#e69f00",
@@ -54,6 +57,8 @@ DARK: Mapping[str, str] = MappingProxyType(
         "arc": "#93a2b8",
         "kept": "#c6d5ee",
         "on kept": "#10151c",
+        "tried": "#4f6a94",
+        "undecided": "#4a3d12",
         "removed": "#2b323d",
         "on removed": "#a3aebd",
         "first": "#e69f00",
@@ -102,6 +107,14 @@ LOOKS: Mapping[str, Look] = MappingProxyType(
         "join-symbol": Look("ink", bold=True),
         "shape kept": Look("kept"),
         "label kept": Look("on kept", bold=True),
+        "shape necessary": Look("kept"),
+        "label necessary": Look("on kept", bold=True),
+        "shape refuted-when-tried": Look("tried", "kept", 1.4),
+        "label refuted-when-tried": Look("ink", bold=True),
+        "shape undecided": Look("undecided", "ink", 1.4, dashes=(3, 2)),
+        "label undecided": Look("ink", bold=True),
+        "shape removable": Look("paper", "kept", 1.4),
+        "label removable": Look("ink", bold=True),
         "shape removed": Look("removed"),
         "label removed": Look("on removed"),
         "shape first-only": Look("first", "on colour", 1.4),

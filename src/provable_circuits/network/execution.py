@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor
 
+from provable_circuits.arguments import got, parameter, refused
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.arrays import as_tensor
 from provable_circuits.network.ops import Input, Op
@@ -46,8 +47,7 @@ def as_batch(graph: Graph, x: Any, dtype: torch.dtype | None = None) -> Tensor:
         batch = as_tensor(x)
     except (TypeError, ValueError, RuntimeError):
         raise ArgumentError(
-            "The 'x' parameter must be a tensor or an array of numbers. "
-            f"Got {type(x).__name__} instead."
+            f"The 'x' parameter must be a tensor or an array of numbers. Got {got(x)} instead."
         ) from None
     shape = graph.input_shape
     if tuple(batch.shape) == shape:
@@ -144,6 +144,8 @@ def patch_values(
     """The patch of every site, checked, in the batch's dtype."""
     if patch is None:
         return {site.tensor: batch.new_zeros(1) for site in components.sites}
+    if isinstance(patch, type):
+        raise refused(parameter("patch"), "a fixed patching such as Zero()", patch)
     if not isinstance(patch, Mapping) and not hasattr(patch, "values"):
         raise ArgumentError(
             "The 'patch' parameter must give each removed unit one value, as Zero, Mean and "

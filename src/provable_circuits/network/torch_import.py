@@ -21,6 +21,7 @@ from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
+from provable_circuits.arguments import instance
 from provable_circuits.errors import (
     ArgumentError,
     ModelError,
@@ -39,11 +40,7 @@ rounding stays orders of magnitude below, a wrong reading does not."""
 
 def graph_from_torch(module: nn.Module, example_input: Tensor) -> Graph:
     """Capture ``module`` in evaluation mode; see ``Graph.from_torch``."""
-    if not isinstance(module, nn.Module):
-        raise ArgumentError(
-            "The 'module' parameter of Graph.from_torch must be a torch.nn.Module. "
-            f"Got {type(module).__name__} instead."
-        )
+    instance("module", module, nn.Module, "a torch.nn.Module", "Graph.from_torch")
     if not isinstance(example_input, Tensor) or example_input.ndim < 2:
         got = (
             f"a tensor of shape {list(example_input.shape)}"

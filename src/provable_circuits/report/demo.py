@@ -129,7 +129,7 @@ def _judgement(verdict: pc.Verdict, claim: pc.Claim) -> str:
         metric = claim.metric
         excess = witness.excess + getattr(metric, "tolerance", 0.0)
         return (
-            f"But it is NOT faithful nearby: move pixels of image {witness.index + 1} by at most "
+            f"But it is NOT faithful nearby: move pixels of image {witness.index} by at most "
             f"{moved:.3g}\n   and the logit differs by {excess:.3g} (replayed)."
         )
     if verdict.proved:

@@ -79,6 +79,6 @@ def _facts(document: Mapping[str, Any]) -> dict[str, str]:
 def _labels(told: Mapping[str, Any] | None) -> str:
     if told is None:
         return "not known"
-    count, wrong = len(told["given"]), [str(place + 1) for place in told["wrong"]]
+    count, wrong = len(told["given"]), [str(place) for place in told["wrong"]]
     which = f"; input {', '.join(wrong[:MOST])}{' ...' if wrong[MOST:] else ''}" if wrong else ""
     return f"{len(wrong)} of {count} inputs wrong{which}"

@@ -19,7 +19,6 @@ from provable_circuits.report.comparison import Comparison
 from provable_circuits.report.page.pictures import Array, Gallery, Moved, Picture
 from provable_circuits.report.page.words import (
     MEANINGS,
-    STAGES,
     Statement,
     comparison_words,
     headline,
@@ -30,6 +29,7 @@ from provable_circuits.report.page.words import (
     statements,
     wrong_words,
 )
+from provable_circuits.verify.stage_words import stage_words
 
 MOST_OUTPUTS = 12
 """Outputs of a witness that are listed; of more, those that matter and those that differ most."""
@@ -69,7 +69,7 @@ class WitnessView:
     """The place that shows a component to be necessary.
 
     Attributes:
-        input: the number of its input, from 1.
+        input: the number of its input, counted from 0 as outputs are.
         words: how it breaks the claim.
         pictures: the clean input, the perturbed input, their difference, and more; may be empty.
         moves: the values that moved most, where inputs are no pictures.
@@ -211,16 +211,18 @@ def view_of(shown: Run | Comparison, name: str) -> PageView:
         runs, names = [shown], [name]
         title, words = headline(shown), lead(shown)
         shares: tuple[tuple[str, tuple[str, ...]], ...] = ()
+        diagram = shown.diagram.explained(shown.document["kept"])
     else:
         runs, names = [shown.first, shown.second], list(shown.names)
         title, words = comparison_words(shown)
+        diagram = shown.diagram
         shares = (
             ("In both", shown.shared),
             (f"Only in {names[0]}", shown.first_only),
             (f"Only in {names[1]}", shown.second_only),
         )
     galleries = [Gallery(run, 1 / len(runs)) for run in runs]
-    scene = scene_of(shown.diagram)
+    scene = scene_of(diagram)
     return PageView(
         title=title,
         lead=words,
@@ -245,7 +247,7 @@ def _witness(run: Run, component: str, gallery: Gallery) -> WitnessView | None:
     perturbed = run.witness(component)
     if told is None or perturbed is None:
         return None
-    number = told["input"] + 1
+    number = told["input"]
     clean = run.inputs[told["input"]]
     pictures = _pictures(gallery, number, clean, perturbed, run.witness(component, "patch_input"))
     rows = _outputs(told, run.outputs[told["input"]].tolist())
@@ -257,7 +259,7 @@ def _witness(run: Run, component: str, gallery: Gallery) -> WitnessView | None:
         outputs=rows,
         left_out=len(told["output"]) - len(rows),
         excess=told["excess"],
-        stage=STAGES.get(told["stage"], told["stage"]),
+        stage=stage_words(told["stage"]),
         patched=any(name.startswith(f"{component}:patch:") for name in run.witnesses),
     )
 
@@ -339,7 +341,7 @@ def _run_view(run: Run, name: str, gallery: Gallery) -> RunView:
         plots=(Markup(svg(size_chart(document))), Markup(svg(verdict_chart(document)))),
         verdicts=tuple(sorted(queries["by_verdict"].items())),
         stages=tuple(
-            (stage, STAGES.get(stage, ""), count)
+            (stage, stage_words(stage), count)
             for stage, count in sorted(queries["by_stage"].items(), key=lambda item: -item[1])
         ),
         settings=tuple(settings_of(run)),
@@ -364,7 +366,7 @@ def _inputs(run: Run, gallery: Gallery, regions_differ: bool) -> tuple[InputView
             notes.append(f"Label: {int(run.labels[i])}")
         if regions_differ:
             notes.append(words[i])
-        title = f"Input {i + 1}"
+        title = f"Input {i}"
         picture = gallery.image(values, title, title) if gallery.pictures else None
         numbers = "" if gallery.pictures else gallery.numbers(values)
         views.append(InputView(title, picture, numbers, tuple(notes), is_wrong(run.document, i)))

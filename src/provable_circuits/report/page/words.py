@@ -43,27 +43,6 @@ ARITHMETIC = (
 )
 
 
-STAGES = {
-    "attack": "a search along gradients",
-    "branching": "bounds after the question was split",
-    "carried": "an earlier question of the search",
-    "corner": "the worst corner of a region",
-    "difference": "bounds on the difference alone",
-    "exact": "exact rational arithmetic",
-    "growth": "gradients of many circuits at once",
-    "halving": "bounds after the regions were split",
-    "hull": "hulls of open units over the inputs",
-    "identical": "equality with the network",
-    "inert": "the removal changing nothing",
-    "linear": "linear bounds",
-    "pool": "an earlier question of the search",
-    "sampling": "evaluation at points",
-    "slopes": "linear bounds with optimised slopes",
-    "splitting": "bounds after the question was split",
-}
-"""What answers questions, in words."""
-
-
 @dataclass(frozen=True, slots=True)
 class Statement:
     """Something that a run says of its circuit.
@@ -128,7 +107,7 @@ def wrong_words(run: Run) -> str:
     told = run.document.get("labels")
     if told is None:
         return ""
-    wrong = [str(place + 1) for place in told["wrong"]]
+    wrong = [str(place) for place in told["wrong"]]
     if not wrong:
         return "The network gets every input right."
     many = counted(len(told["given"]), "input")
