@@ -186,9 +186,10 @@ def _exactly(operation: Any, arithmetic: Arithmetic) -> Operation:
         for n in ("weight", "factor", "bias", "divisor")
         if getattr(operation, n, None) is not None
     ]
-    return replace(
+    made: Operation = replace(
         operation, **{name: arithmetic.array(getattr(operation, name)) for name in names}
     )
+    return made
 
 
 def _indices(shape: Shape) -> Array:

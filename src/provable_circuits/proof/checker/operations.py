@@ -244,12 +244,14 @@ class Bend:
     slope: float
 
     def interval(self, arithmetic: Arithmetic, bounds: Bounds) -> Bounds:
-        slope = arithmetic.array([self.slope])[0]
         low, high = bounds
+        if self.slope == 0:
+            return np.maximum(low, 0 * low), np.maximum(high, 0 * high)
+        slope = arithmetic.array([self.slope])[0]
         ends = [np.where(end >= 0, end, slope * end) for end in bounds]
         least, most = arithmetic.down(np.minimum(*ends)), arithmetic.up(np.maximum(*ends))
-        least = np.where((low >= 0) | ((slope < 0) & (high >= 0)), np.maximum(low, 0 * low), least)
-        return least, np.where(high >= np.abs(slope * low), high, most)
+        turns = (slope < 0) & (low <= 0) & (high >= 0)
+        return np.where(turns, 0 * low, least), most
 
     def lines(self, arithmetic: Arithmetic, bounds: Bounds, alpha: Array | None) -> Lines:
         """Below, a line through 0 of a slope between the two; above, one that is so at both bounds.
