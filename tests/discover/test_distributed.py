@@ -46,7 +46,7 @@ def decided(name: str) -> Decided:
     claim = pc.Claim(
         [pc.Ball(x, 0.05) for x in centers], patching, pc.LogitDifference(tolerance, 1)
     )
-    return Decided(components(), claim, timeout=20)
+    return Decided(components(), claim)
 
 
 def large(name: str) -> Decided:
