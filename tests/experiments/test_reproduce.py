@@ -141,6 +141,7 @@ def test_patching_robustness(tmp_path: Path) -> None:
     assert "Means over 100 training inputs." in page
 
 
+@pytest.mark.usefixtures("clock")
 def test_minimality(tmp_path: Path) -> None:
     reproduce(Request("minimality", "mnist", 1), tmp_path)
     found = rows(tmp_path)
