@@ -1,16 +1,17 @@
-"""What every test may rely on: repeatable numerics, hypothesis without a clock, the data pack, and
-the command line in this process."""
+"""What every test may rely on: repeatable numerics, time that stands still, the data pack, and the
+command line in this process."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import settings
+from tests.clock import LIMITED, Clock
 
 PROJECT = Path(__file__).resolve().parents[1]
 
@@ -22,6 +23,26 @@ torch.set_num_threads(1)
 settings.register_profile("local", deadline=None)
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_time_passes() -> Iterator[None]:
+    """For the verifier in this process time stands still, so no limit in seconds is ever reached.
+
+    Tests of questions that would take too long limit them in nodes; those of limits in seconds take
+    the fixture ``clock`` and move it.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        Clock().install(patch, "verify.deadline")
+        yield
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of everything that has a limit in seconds: it moves when the test moves it."""
+    clock = Clock()
+    clock.install(monkeypatch, *LIMITED)
+    return clock
 
 
 @pytest.fixture(scope="session")

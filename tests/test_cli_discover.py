@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from distributed import LocalCluster
+from tests.clock import Clock
 from torch import nn
 
 import provable_circuits as pc
@@ -229,8 +230,11 @@ def test_a_network_that_violates_the_claim_ends_with_1(run: Run) -> None:
     assert found["witness"]["excess"] > 0
 
 
-def test_a_budget_that_is_too_small_still_ends_well(run: Run) -> None:
-    arguments = ["net.onnx", "--data", "data.npz", "--index", "0", "--budget", "0.001"]
+@pytest.mark.parametrize("budget", ["0.5", "30.5"])
+def test_a_budget_that_is_too_small_still_ends_well(run: Run, clock: Clock, budget: str) -> None:
+    """Looking at the clock takes a second."""
+    clock.step = 1.0
+    arguments = ["net.onnx", "--data", "data.npz", "--index", "0", "--budget", budget]
     code, out, err = run(*arguments, "--json")
     found = json.loads(out)
     assert err == ""

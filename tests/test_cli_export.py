@@ -140,7 +140,7 @@ def test_the_question_has_the_answer_of_the_run(run: Run, patching: str) -> None
     files = json.loads(out)["written"]["vnnlib"]
     assert len(files) == 4
     for network, question in zip(files[::2], files[1::2], strict=True):
-        answer = decide(pc.Graph.from_onnx(network), read_property(question), 30, 0)
+        answer = decide(pc.Graph.from_onnx(network), read_property(question))
         assert answer.status == "holds"
 
 

@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import (
     BrokenExecutor,
@@ -24,6 +23,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from tests.clock import Clock
+from tests.processes import PATIENCE, alive, wait_for
 
 from provable_circuits import parallel
 from provable_circuits.parallel import (
@@ -33,9 +34,6 @@ from provable_circuits.parallel import (
     OverdueError,
     WorkerDiedError,
 )
-
-PATIENCE = 60.0
-"""Seconds after which something that should have happened is taken not to happen."""
 
 
 class Thing:
@@ -54,18 +52,19 @@ class Thing:
     def who(self) -> tuple[int, int]:
         return os.getpid(), threading.get_ident()
 
-    def sleep(self, seconds: float) -> float:
-        self.trace("asleep")
-        time.sleep(seconds)
-        return seconds
+    def hold(self, sign: str) -> str:
+        """Wait until a file is there."""
+        self.trace("holding")
+        wait_for((self.folder / sign).exists)
+        self.trace("done")
+        return sign
 
-    def tick(self) -> None:
-        """Let a file grow for as long as this is alive."""
-        ends = time.monotonic() + PATIENCE
-        while time.monotonic() < ends:
-            with (self.folder / "ticks").open("a") as ticks:
-                ticks.write(".")
-            time.sleep(0.02)
+    def work(self) -> None:
+        """Say who this is, and work on for as long as nobody ends it."""
+        written = self.folder / "pid of the worker.part"
+        written.write_text(str(os.getpid()))
+        written.rename(self.folder / "pid of the worker")
+        self.hold("never")
 
     def meet(self, count: int, place: str) -> tuple[int, int]:
         """Wait until so many workers are here at once."""
@@ -108,8 +107,8 @@ def build_nothing(data: bytes) -> Thing:
 
 
 def lead(data: bytes) -> None:
-    """In a process: be the parent of a worker that ticks."""
-    Crew(1, build, data).submit("tick").result()
+    """In a process: be the parent of a worker that works."""
+    Crew(1, build, data).submit("work").result()
 
 
 def die_early(*_arguments: Any) -> None:
@@ -118,13 +117,6 @@ def die_early(*_arguments: Any) -> None:
 
 def traces(folder: Path, what: str) -> int:
     return len(list(folder.glob(f"{what} *-*")))
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    ends = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.01)
 
 
 def data_for(folder: Path) -> bytes:
@@ -252,15 +244,21 @@ def test_errors_of_the_work_come_through_at_once(local: Crew, folder: Path) -> N
     assert local.submit("plus", 1).result() == 101
 
 
+@pytest.mark.parametrize("kind", ["local", "threads"])
 def test_a_call_that_takes_too_long_is_reported_and_those_before_it_are_answered(
-    local: Crew,
+    kind: str, request: pytest.FixtureRequest, folder: Path, clock: Clock
 ) -> None:
-    assert local.submit("plus", 1).result() == 101  # somebody is there
-    began = time.monotonic()
-    first, *late = local.answers("sleep", [(0.0,), (2.0,), (2.0,)], limit=0.5)
-    assert first == 0.0
-    assert [type(error) for error in late] == [OverdueError, OverdueError]
-    assert time.monotonic() - began < 1.5
+    given = request.getfixturevalue(kind)
+    crew = given if isinstance(given, Crew) else Crew(given, build, data_for(folder))
+    (folder / f"now {kind}").touch()
+    limit = 2 * PATIENCE
+    answers = crew.answers("hold", [(f"now {kind}",), *[(f"later {kind}",)] * 2], limit)
+    try:
+        assert next(answers) == f"now {kind}"
+        clock.now += limit
+        assert [type(error) for error in answers] == [OverdueError, OverdueError]
+    finally:
+        (folder / f"later {kind}").touch()
 
 
 def test_a_worker_that_dies_once_changes_no_answer(local: Crew, folder: Path) -> None:
@@ -279,58 +277,52 @@ def test_a_call_that_kills_every_worker_is_given_up_and_the_others_are_answered(
         deadly.result()
     assert traces(folder, "tried") == 3
     assert [call.result() for call in after] == [100, 101, 102, 103]
-    time.sleep(0.3)  # nothing is left that would try once more
+    # Both workers come to what was asked later, so nothing is left that would try once more.
+    assert len(set(local.answers("meet", [(2, "after")] * 2))) == 2
     assert traces(folder, "tried") == 3
     assert local.submit("plus", 1).result() == 101
 
 
 def test_processes_that_work_are_ended_promptly(local: Crew, folder: Path) -> None:
-    before = traces(folder, "asleep")
+    before, done = traces(folder, "holding"), traces(folder, "done")
     for _ in range(6):
-        local.submit("sleep", PATIENCE)
-    wait_for(lambda: traces(folder, "asleep") > before)  # one is at work, another may be starting
+        local.submit("hold", "never")
+    wait_for(lambda: traces(folder, "holding") > before)  # one is at work, another may be starting
     processes = list(local._executor._processes.values())  # type: ignore[attr-defined]
     assert len(processes) == 2
-    began = time.monotonic()
     local.close()
     wait_for(lambda: not any(process.is_alive() for process in processes))
-    assert time.monotonic() - began < 2
+    assert traces(folder, "done") == done
     local.close()  # once more does no harm
 
 
 def test_a_call_that_waits_is_not_made_again_when_its_workers_are_ended(tmp_path: Path) -> None:
     """Whether it had begun or not: nobody wants its answer any more."""
     crew = Crew(1, build, data_for(tmp_path))
-    calls = [crew.submit("sleep", PATIENCE) for _ in range(4)]
+    calls = [crew.submit("hold", "never") for _ in range(4)]
     with ThreadPoolExecutor(4) as threads:
         waiting = [threads.submit(call.result) for call in calls]
-        wait_for(lambda: traces(tmp_path, "asleep") == 1)
-        began = time.monotonic()
+        wait_for(lambda: traces(tmp_path, "holding") == 1)
         crew.close()
         for one in waiting:
             with pytest.raises(ClosedError, match="waiting when its workers were ended"):
                 one.result()
-        assert time.monotonic() - began < PATIENCE / 2
-    assert traces(tmp_path, "asleep") == 1
+    assert traces(tmp_path, "holding") == 1
+    assert traces(tmp_path, "done") == 0
 
 
 def test_processes_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     """A parent that is killed can tell its workers nothing; they are not left to work on."""
     parent = multiprocessing.get_context("spawn").Process(target=lead, args=(data_for(tmp_path),))
     parent.start()
-    ticks = tmp_path / "ticks"
-    wait_for(ticks.exists)
+    named = tmp_path / "pid of the worker"
+    wait_for(named.exists)
+    worker = int(named.read_text())
+    assert alive(worker)
     parent.kill()
     parent.join()
-
-    def silent() -> bool:
-        before = ticks.stat().st_size
-        time.sleep(0.5)
-        return ticks.stat().st_size == before
-
-    began = time.monotonic()
-    wait_for(silent)
-    assert time.monotonic() - began < PATIENCE / 2, "it ended before it was done"
+    wait_for(lambda: not alive(worker))
+    assert traces(tmp_path, "done") == 0
 
 
 def test_what_kills_the_workers_of_an_executor_is_not_tried_in_this_process(
@@ -357,10 +349,11 @@ def test_an_executor_that_was_shut_down_is_replaced_by_this_process(tmp_path: Pa
     crew = Crew(executor, build, data_for(tmp_path))
     here = os.getpid(), threading.get_ident()
     assert crew.submit("who").result() != here
-    running, waiting = crew.submit("sleep", 0.3), crew.submit("plus", 1)
-    wait_for(lambda: traces(tmp_path, "asleep") == 1)
+    running, waiting = crew.submit("hold", "shut down"), crew.submit("plus", 1)
+    wait_for(lambda: traces(tmp_path, "holding") == 1)
     executor.shutdown(wait=False, cancel_futures=True)
-    assert running.result() == 0.3
+    (tmp_path / "shut down").touch()
+    assert running.result() == "shut down"
     assert waiting.result() == 101
     assert list(crew.answers("who", [()] * 3)) == [here] * 3
     with pytest.raises(LookupError):

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import os
 import random
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import pytest
 import torch
+from tests.clock import Clock
 from tests.verify.test_verifier import dense
 
 import provable_circuits as pc
@@ -46,7 +46,7 @@ def decided(name: str) -> Decided:
     claim = pc.Claim(
         [pc.Ball(x, 0.05) for x in centers], patching, pc.LogitDifference(tolerance, 1)
     )
-    return Decided(components(), claim, timeout=20)
+    return Decided(components(), claim)
 
 
 def large(name: str) -> Decided:
@@ -224,7 +224,7 @@ def test_a_question_that_kills_workers_is_undecided_and_the_others_are_not(
 
 
 class Slow:
-    """Stands for ``Worker.ask``: every answer takes what time it is given, or waits for a sign."""
+    """Stands for ``Worker.ask``: every answer is there at once, or waits for a sign."""
 
     def __init__(self) -> None:
         self.sign = threading.Event()
@@ -236,11 +236,9 @@ class Slow:
     def __call__(self, circuits: Sequence[int], limit: float) -> bytes:
         self.asked += circuits
         if self.meets & set(circuits):
-            self.meeting.wait(30)
+            self.meeting.wait()
         elif self.waits & set(circuits):
-            self.sign.wait(30)
-        elif limit < math.inf:
-            time.sleep(limit)
+            self.sign.wait()
         return pack_verdicts([pc.Proved(-1.0, "told so")] * len(circuits))
 
 
@@ -252,30 +250,43 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
     answer.sign.set()
 
 
-def test_a_limit_is_for_all_questions_together(slow: Slow) -> None:
-    with ThreadPoolExecutor(2) as executor:
+@contextmanager
+def released(sign: threading.Event) -> Iterator[None]:
+    """Let go whatever waits for a sign, however this ends."""
+    try:
+        yield
+    finally:
+        sign.set()
+
+
+LONG = 1e5
+"""Seconds that no test takes."""
+
+
+def test_a_limit_is_for_all_questions_together(slow: Slow, clock: Clock) -> None:
+    """After the first answer nothing is left of the time that was for all of them."""
+    circuits = list(dict.fromkeys(some_circuits(24)))
+    slow.waits = {circuit.bits for circuit in circuits[1:]}
+    with ThreadPoolExecutor(2) as executor, released(slow.sign):
         workers = Distributed(large("zero"), executor)
-        began = time.monotonic()
-        verdicts = workers.ask(some_circuits(24), limit=0.5)
-        assert time.monotonic() - began < 3  # one after the other they would take 6 seconds
-        assert len(verdicts) == 24
-        assert verdicts[0].proved
-        late = verdicts[-1]
-        assert isinstance(late, pc.Undecided)
-        assert (late.reason, late.stage) == ("time", "worker")
-        began = time.monotonic()
-        slow.waits = {circuit.bits for circuit in some_circuits(2)}
-        answers = workers.ahead(some_circuits(2), limit=0.5)
+        parts = workers.stream(circuits, limit=LONG)
+        assert [verdict.proved for verdict in next(parts)] == [True]
+        clock.now += LONG + 2 * distributed.GRACE
+        late = [verdict for part in parts for verdict in part]
+        assert len(late) == len(circuits) - 1
+        for verdict in late:
+            assert isinstance(verdict, pc.Undecided)
+            assert (verdict.reason, verdict.stage) == ("time", "worker")
+        answers = workers.ahead(circuits[1:3], limit=LONG)
+        clock.now += LONG + 2 * distributed.GRACE
         assert answers[0]().undecided
-        assert time.monotonic() - began < 3
-        slow.sign.set()
 
 
 def test_questions_asked_in_vain_hold_up_nothing(slow: Slow) -> None:
     circuits = list(dict.fromkeys(some_circuits(10)))
     wanted, unwanted = circuits[:4], circuits[4:8]
     slow.waits = {circuit.bits for circuit in unwanted}
-    with ThreadPoolExecutor(2) as executor:
+    with ThreadPoolExecutor(2) as executor, released(slow.sign):
         workers = Distributed(large("zero"), executor)
         slow.meets = {circuit.bits for circuit in circuits[8:10]}
         assert kinds(workers.ask(circuits[8:10])) == ["proved", "proved"]  # both hold it now
@@ -286,7 +297,6 @@ def test_questions_asked_in_vain_hold_up_nothing(slow: Slow) -> None:
         assert [bits for bits in slow.asked if bits in slow.waits] == [unwanted[0].bits]
         (_, answer) = workers.ahead([wanted[0], wanted[1].remove(wanted[1].names[0])])
         assert answer().stage != "told so"  # but decided here
-        slow.sign.set()
 
 
 @pytest.mark.parametrize("workers", [0, -1, True, False, "2", 2.0, None])

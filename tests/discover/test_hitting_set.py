@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 import torch
+from tests.clock import Clock
 from tests.discover.searching import MONOTONE, Given, Logged
 
 from provable_circuits.discover.dual import SmallestBlockingSet
@@ -100,8 +101,9 @@ def test_an_undecided_candidate_is_refuted_by_a_refuted_superset() -> None:
     assert search.lower == 3
 
 
-def test_the_time_of_a_search_is_limited() -> None:
+def test_the_time_of_a_search_is_limited(clock: Clock) -> None:
     components = wide(8)
-    search = Logged(Given(components, Required(0, components, 0.0)), monotone=MONOTONE, budget=1e-9)
+    search = Logged(Given(components, Required(0, components, 0.0)), monotone=MONOTONE, budget=1.0)
+    clock.now += 1.0
     with pytest.raises(BudgetSpent):
         hitting_set(search)

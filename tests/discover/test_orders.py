@@ -10,6 +10,7 @@ from torch import nn
 import provable_circuits as pc
 from provable_circuits.claims.patching import FixedPatching
 from provable_circuits.discover.orders import attribution, ordered
+from provable_circuits.network.ops import Linear
 
 
 def graph() -> pc.Graph:
@@ -33,11 +34,14 @@ def test_scores_are_effects_where_the_network_is_linear(patching: FixedPatching)
     components = graph().components()
     scores = attribution(components, claim(patching))
     reference = components.graph.run(X)
+    large = 0
     for name in [n for n in components.names if n.startswith("0/")]:
         circuit = components.full().remove(name)
         moved = circuit.run(X, patching, torch.float64) - reference
         expected = float(moved[:, 2].abs().sum())
+        large += expected > 1e-3
         assert float(scores[components.index_of(name)]) == pytest.approx(expected, abs=1e-9)
+    assert large >= 2
 
 
 @pytest.mark.parametrize("inputs", [1, 2])
@@ -90,6 +94,26 @@ def test_patches_that_range_score_by_their_width() -> None:
     wide = attribution(components, claim(pc.Reachable(eps=0.1)))
     assert bool((wide >= narrow).all())
     assert float(wide.sum()) > 5 * float(narrow.sum())
+
+
+@pytest.mark.parametrize("patching", [pc.IntervalHull(eps=1.0), pc.Reachable(eps=1.0)], ids=repr)
+def test_half_the_width_of_a_patch_times_the_gradient(patching: pc.Patching) -> None:
+    """By hand for the hidden layer: ranges of ReLUs of a box, and the weights behind them."""
+    components = graph().components()
+    hidden, output = components.graph["0"].op, components.graph["2"].op
+    assert isinstance(hidden, Linear)
+    assert isinstance(output, Linear)
+    assert hidden.bias is not None
+    first, bias, last = (part.double() for part in (hidden.weight, hidden.bias, output.weight))
+    scores = attribution(components, claim(patching))
+    wanted = torch.zeros(5, dtype=torch.float64)
+    for x in X:
+        middle, reach = first @ x + bias, first.abs().sum(1)
+        width = (middle + reach).clamp_min(0) - (middle - reach).clamp_min(0)
+        wanted += (last[2] * width / 2).abs()
+    assert int((wanted > 1e-3).sum()) >= 3
+    found = scores[[components.index_of(f"0/{i}") for i in range(5)]]
+    assert torch.allclose(found, wanted, atol=1e-9)
 
 
 def test_the_least_important_component_comes_first() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.clock import Clock
 from torch import nn
 
 import provable_circuits as pc
@@ -295,12 +296,13 @@ def test_shapes_accept_what_fits() -> None:
     fits({"a": [1, 2.5], "b": None, "more": 1}, {"a": [float], "b": (int, None)})
 
 
-def test_a_result_without_a_bound_is_kept(tmp_path: Path) -> None:
+def test_a_result_without_a_bound_is_kept(tmp_path: Path, clock: Clock) -> None:
     torch.manual_seed(5)
     net = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
     graph = pc.Graph.from_torch(net, torch.zeros(1, 4))
     claim = pc.Claim([pc.Ball(torch.ones(4), 0.01)], pc.Zero(), pc.WinnerMargin(0.5))
-    result = pc.discover(graph, claim, budget=1e-9)
+    clock.step = 1.0
+    result = pc.discover(graph, claim, budget=0.5)
     assert result.faithful == "undecided"
     assert result.document()["bound"] is None
     result.save(tmp_path)

@@ -87,8 +87,8 @@ def assert_same_verdicts(components: pc.Components, claim: pc.Claim) -> list[str
     here, there = pc.Verifier(components, claim, seed=3), pc.Verifier(arrived, new, seed=3)
     kinds = []
     for circuit in some_circuits(components):
-        verdict = here.ask(circuit, 20)
-        other = there.ask(pc.Circuit(arrived, circuit.bits), 20)
+        verdict = here.ask(circuit)
+        other = there.ask(pc.Circuit(arrived, circuit.bits))
         assert other.kind == verdict.kind, circuit
         kinds.append(verdict.kind)
     return kinds
@@ -361,7 +361,7 @@ def test_a_witness_that_travelled_breaks_its_circuit_still(patching: str) -> Non
     arrived, new = sent(components, claim)
     circuits = [pc.Circuit(arrived, components.full().remove(n).bits) for n in components.names]
     there = pc.Verifier(arrived, new)
-    verdicts = [there.ask(circuit, 20) for circuit in circuits]
+    verdicts = [there.ask(circuit) for circuit in circuits]
     found = unpack_verdicts(pack_verdicts(verdicts))
     here = pc.Verifier(components, claim)
     refuted = 0

@@ -96,13 +96,13 @@ def case(seed: int, kind: str) -> Case:
     claims = [pc.Claim(inputs, patching, make_metric(seed, 2.0**power)) for power in range(-10, 4)]
 
     def unlike_a_third(claim: pc.Claim) -> float:
-        verdicts = Decided(components, claim, timeout=60).ask([*some, components.full()])
+        verdicts = Decided(components, claim).ask([*some, components.full()])
         share = sum(verdict.proved for verdict in verdicts[:-1]) / len(some)
         return abs(share - 1 / 3) if verdicts[-1].proved else math.inf
 
     claim = min(claims, key=unlike_a_third)
     circuits = [pc.Circuit(components, bits) for bits in range(2**count)]
-    verdicts = Decided(components, claim, timeout=60).ask(circuits)
+    verdicts = Decided(components, claim).ask(circuits)
     assert not any(verdict.undecided for verdict in verdicts)
     assert verdicts[-1].proved
     return Case(components, claim, tuple(verdict.proved for verdict in verdicts))

@@ -11,10 +11,11 @@ from pathlib import Path
 import torch
 from tests.enclosures import adapter
 from tests.enclosures.adapter import Regime
+from tests.enclosures.comparison import Contradiction
 from tests.enclosures.networks import Dice, components, network
 from tests.enclosures.points import attacked, random_points
 from tests.enclosures.truth import Points, Truth
-from tests.enclosures.watch import Contradiction, Watch
+from tests.enclosures.watch import Watch
 from torch import Tensor
 
 import provable_circuits as pc

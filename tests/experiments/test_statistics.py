@@ -37,11 +37,24 @@ def test_undecided_checks_are_counted_and_not_dropped() -> None:
     assert found.seconds == pytest.approx((3.0, math.sqrt(14 / 3)))
     assert found.median == 2.0
     assert found.lost == 1.0
-    assert found.size[0] == 5.0
+    assert found.size == pytest.approx((5.0, math.sqrt(2 / 3)))
+    assert (found.batches, found.of) == (4, 10)
 
 
-def test_spread_of_one() -> None:
+def test_checks_that_were_not_made_or_not_decided() -> None:
+    unchecked = [{k: v for k, v in cell("", 1, 4).items() if k != "robust"}] * 2
+    found = summary(unchecked)
+    assert (found.robust, found.robust_of_all, found.open_checks) == (None, None, 0)
+    assert summary([{**unchecked[0], "queries": {"proved": 4}}]).undecided == 0
+    found = summary([cell("undecided", 1, 4)] * 3)
+    assert found.robust is not None
+    assert all(math.isnan(value) for value in found.robust)
+    assert (found.robust_of_all, found.open_checks) == (0.0, 3)
+
+
+def test_spread_of_one_and_of_two() -> None:
     assert spread([3.0]) == (3.0, 0.0)
+    assert spread([1.0, 3.0]) == pytest.approx((2.0, math.sqrt(2)))
 
 
 def test_overlap() -> None:
@@ -56,4 +69,10 @@ def test_overlap() -> None:
         "provable_over_sampled": 2 / 4,
         "sampled_over_provable": 2 / 3,
     }
-    assert overlap([], [])["iou"] == 1.0
+    nothing = overlap([], [])
+    assert [nothing[name] for name in ("both", "provable_only", "sampled_only")] == [0, 0, 0]
+    assert (nothing["iou"], nothing["dice"], nothing["difference"]) == (1.0, 1.0, 0.0)
+    one = overlap(["a"], [])
+    assert (one["iou"], one["dice"], one["difference"]) == (0.0, 0.0, 1.0)
+    assert (one["provable_over_sampled"], one["sampled_over_provable"]) == (1.0, 0.0)
+    assert overlap([], ["a"])["sampled_over_provable"] == 1.0

@@ -10,7 +10,9 @@ from provable_circuits.experiments.published import COVERAGE, INPUT, PATCHING, P
 from provable_circuits.experiments.reproduce import Request
 from provable_circuits.experiments.tables import (
     Table,
+    as_csv,
     coverage_table,
+    markdown,
     qualitative_table,
     robustness_table,
     runtime_table,
@@ -128,3 +130,46 @@ def test_minimality_is_asked_at_each_benchmarks_own_setting() -> None:
             assert (job.eps, job.delta) == (eps, delta)
             assert job.patch_eps == pytest.approx(1.2 * eps)
     assert Request("minimality", "mnist", 1).jobs(1)[0].patch_eps == 0.012
+
+
+def test_every_number_of_the_coverage_table() -> None:
+    """Five of ten beside three, two of them the same; the smaller radius comes first."""
+    table = coverage_table("mnist", [row(0.02), row(0.01), row(0.01)])
+    ours = ["2.00", "3.00", "30.00", "1.00", "10.00", "0.333", "0.500", "0.667", "0.667", "0.400"]
+    assert [line[:12] for line in table[1]] == [["0.01", "2", *ours], ["0.02", "1", *ours]]
+
+
+def test_every_number_of_a_robustness_and_a_runtime_table() -> None:
+    slow = cell("a", "b", "c")
+    slow |= {"seconds": 4.0, "seconds_undecided": 1.5, "robust": "undecided"}
+    slow["queries"] = {"proved": 3, "undecided": 1}
+    rows = [row(), row() | {"provable": slow}]
+    line = columns(robustness_table("input-robustness", "mnist", rows))[1]
+    ours = [line[name] for name in line if not name.startswith("paper")]
+    assert ours[4:] == [
+        "2",
+        "3.000 ± 1.414",
+        "2.250",
+        "1.5",
+        "4.00 ± 1.41 of 10",
+        "100.0 ± 0.0",
+        "50.0",
+        "1",
+        "1 of 8 (12.5%)",
+    ]
+    wanted = ["0.01", "2", "4.00 ± 1.41 of 10", "3.000 ± 1.414", "1 of 8 (12.5%)"]
+    assert runtime_table(rows)[1] == [wanted]
+    idle = row() | {"provable": cell("a") | {"queries": {}}}
+    assert runtime_table([idle])[1][0][-1] == "0 of 0 (0.0%)"
+
+
+def test_a_table_as_markdown_and_as_csv() -> None:
+    outputs = {"network": [1.0, 2.0], "provable": [1.25, 2.5], "sampling": [0.5, -3.0]}
+    table = qualitative_table([row() | {"witness": {"outputs": outputs}}, row()])
+    text = markdown(table).splitlines()
+    assert text[1] == "|" + " --- |" * 8
+    assert text[2:] == [
+        "| 0 | 7 | 5 | 3 | refuted | 1.00, 2.00 | 1.25, 2.50 | 0.50, -3.00 |",
+        "| 0 | 7 | 5 | 3 | refuted | - | - | - |",
+    ]
+    assert as_csv(table).splitlines()[2] == "0,7,5,3,refuted,-,-,-"

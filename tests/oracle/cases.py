@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from tests.oracle.milp import Optimum, Patch, Question, solve
+from tests.oracle.milp import NODES, Optimum, Patch, Question, solve
 from tests.oracle.network import INPUT, Network, Vector, Writer, exact
 from tests.oracle.regions import Floats, Region
 from torch import nn
@@ -312,14 +312,12 @@ class Case:
         top = np.sort(self.anchors[j])
         return float(top[-1] - top[-2])
 
-    def truth(
-        self, seconds: float = 10.0, presolves: Sequence[bool] = (True, False)
-    ) -> Truth | None:
+    def truth(self, nodes: int = NODES, presolves: Sequence[bool] = (True, False)) -> Truth | None:
         """The thresholds; None if the solver did not finish, or did not agree with itself."""
         optima = []
         for j, region in enumerate(self.regions):
             question = Question(self.net, self.removed, region, self.patches[j], self.rows(j))
-            found = solve(question, seconds, presolves)
+            found = solve(question, nodes, presolves)
             if found is None:
                 return None
             # The solver's tolerances let its optimum be a little off: its point is evaluated

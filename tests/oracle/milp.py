@@ -30,6 +30,9 @@ Indices = NDArray[np.int64]
 Patch = Mapping[int, Floats] | Region | Mapping[int, tuple[Floats, Floats]]
 """Fixed values by step; or the region of z' for Reachable; or boxes by step for IntervalHull."""
 
+NODES = 20_000
+"""Nodes after which a program counts as too hard for the solver."""
+
 SIDES = 96
 """Sides of a polygon that stands for a disc: it is off by the factor cos(pi / 96) = 1 - 5.4e-4."""
 
@@ -74,9 +77,9 @@ class Program:
         return low, high
 
     def maximise(
-        self, index: int, seconds: float, presolves: Sequence[bool] = (True, False)
+        self, index: int, nodes: int, presolves: Sequence[bool] = (True, False)
     ) -> Floats | None:
-        """The variables at the maximum of one of them; None if the time ran out."""
+        """The variables at the maximum of one of them; None if the nodes ran out."""
         cost = np.zeros(len(self.lower))
         cost[index] = -1.0
         rows, columns, values = (list(part) for part in zip(*self.entries, strict=True))
@@ -87,12 +90,12 @@ class Program:
                 integrality=self.integer,
                 bounds=Bounds(np.array(self.lower), np.array(self.upper)),
                 constraints=LinearConstraint(matrix.tocsr(), self.least, self.most),
-                options={"mip_rel_gap": 1e-7, "time_limit": seconds, "presolve": presolve},
+                options={"mip_rel_gap": 1e-7, "node_limit": nodes, "presolve": presolve},
             )
             if answer.status == 0:
                 return np.asarray(answer.x)
             if answer.status == 1:
-                break  # out of time
+                break  # out of nodes
         return None
 
 
@@ -123,18 +126,18 @@ class Question:
 
 
 def solve(
-    question: Question, seconds: float = 10.0, presolves: Sequence[bool] = (True, False)
+    question: Question, nodes: int = NODES, presolves: Sequence[bool] = (True, False)
 ) -> Optimum | None:
-    """The optimum, or None if the solver ran out of time."""
+    """The optimum, or None if the solver ran out of nodes."""
     round_ = question.region.is_round or question.metric[0] == "norm2"
     round_ = round_ or (isinstance(question.patch, Region) and question.patch.is_round)
-    inner = _first(question, False, seconds, presolves)
+    inner = _first(question, False, nodes, presolves)
     if inner is None:
         return None
     attained, z, source, patch = inner
     bound = attained
     if round_:
-        outer = _first(question, True, seconds, presolves)
+        outer = _first(question, True, nodes, presolves)
         if outer is None:
             return None
         bound = outer[0]
@@ -144,19 +147,17 @@ def solve(
 Found = tuple[float, Floats, Floats | None, dict[int, Floats]]
 
 
-def _first(
-    question: Question, outer: bool, seconds: float, presolves: Sequence[bool]
-) -> Found | None:
+def _first(question: Question, outer: bool, nodes: int, presolves: Sequence[bool]) -> Found | None:
     """The first answer: now and then the solver calls its own optimum infeasible by a hair."""
     for slack in (1e-3, 3e-2):
-        found = _solve(question, outer, seconds, slack, presolves)
+        found = _solve(question, outer, nodes, slack, presolves)
         if found is not None:
             return found
     return None
 
 
 def _solve(
-    question: Question, outer: bool, seconds: float, slack: float, presolves: Sequence[bool]
+    question: Question, outer: bool, nodes: int, slack: float, presolves: Sequence[bool]
 ) -> Found | None:
     net, patch = question.net, question.patch
     program = Program(slack=slack)
@@ -182,7 +183,7 @@ def _solve(
     around = net.intervals(*ends, question.removed, patch_ends)
     circuit = _run(program, net, z, around, question.removed, patched, dict(enumerate(network)))
     goal = _metric(program, question.metric, network[-1], circuit[-1], outer)
-    found = program.maximise(goal, seconds, presolves)
+    found = program.maximise(goal, nodes, presolves)
     if found is None:
         return None
     largest = float(found[goal])

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.oracle.cases import Case, Truth, broken, draw, fully_connected, kinks, small
+from tests.oracle.milp import NODES as MILP_NODES
 from tests.oracle.regions import Region
 
 import provable_circuits as pc
@@ -23,7 +24,7 @@ from provable_circuits.verify import bounds, branching, question, verifier
 
 CLAIMS = int(os.environ.get("ORACLE_CLAIMS", "300"))
 FIRST = int(os.environ.get("ORACLE_FIRST", "0"))
-TIMEOUT = float(os.environ.get("ORACLE_TIMEOUT", "40"))
+NODES = int(os.environ.get("ORACLE_NODES", "200000"))
 LOG = os.environ.get("ORACLE_LOG")
 
 WALKS = int(os.environ.get("ORACLE_WALKS", "10"))
@@ -57,7 +58,7 @@ def check(case: Case, tolerance: float, wanted: str, verdict: pc.Verdict) -> Non
     if isinstance(verdict, pc.Refuted):
         # The witness stands, by exact arithmetic that shares nothing with the verifier, so it is
         # the solver that missed its optimum. It has to find it when it is asked in another way.
-        again = case.truth(60.0, presolves=(False,))
+        again = case.truth(10 * MILP_NODES, presolves=(False,))
         told = f"{case}, tolerance {tolerance!r}: a witness where the solver twice saw none"
         assert again is None or not case.holds(again, tolerance), told
         return
@@ -75,7 +76,7 @@ def compare(seed: int) -> None:
         pytest.skip(f"{case}: no exact optimum")
     for tolerance, wanted in around(case, truth):
         start = time.monotonic()
-        verdict = pc.verify(case.graph, case.circuit, case.claim(tolerance), TIMEOUT)
+        verdict = pc.verify(case.graph, case.circuit, case.claim(tolerance), max_nodes=NODES)
         if LOG:
             with Path(LOG).open("a") as log:
                 log.write(f"{seed} {wanted} {verdict.kind} {time.monotonic() - start:.3f} {case}\n")
@@ -117,7 +118,7 @@ def walk(seed: int) -> None:
     screened = verifier.screen([case.keeping(names).circuit for names in asked])
     for names, cheap in zip(asked, screened, strict=True):
         now, truth = case.keeping(names), truth_of(names)
-        verdict = verifier.ask(now.circuit, TIMEOUT)
+        verdict = verifier.ask(now.circuit, max_nodes=NODES)
         if truth is None or truth.low - 1e-4 < tolerance < truth.high + 1e-4:
             continue
         wanted = "proved" if now.holds(truth, tolerance) else "refuted"
@@ -180,9 +181,9 @@ def test_what_an_attack_breaks_is_never_proved(seed: int) -> None:
     if case.metric.startswith("winner") or best <= 1e-3:
         pytest.skip("nothing to break")
     for share in (0.3, 0.9, 0.999):
-        verdict = pc.verify(case.graph, case.circuit, case.claim(best * share), 5)
+        verdict = pc.verify(case.graph, case.circuit, case.claim(best * share), max_nodes=2000)
         assert not verdict.proved
         if isinstance(verdict, pc.Refuted):
             assert broken(case, best * share, verdict.witness) is None
-    loose = pc.verify(case.graph, case.circuit, case.claim(best * 30), 5)
+    loose = pc.verify(case.graph, case.circuit, case.claim(best * 30), max_nodes=2000)
     assert not loose.refuted

@@ -38,7 +38,7 @@ def search(rows: object, bounds: object, most: int = 4000) -> tuple[str, list[Te
         return bool((graph.run(points) @ case.rows.T <= case.bounds).all(1).any())
 
     structure, constraints = Structure(graph, torch.device("cpu")), Constraints([case])
-    found = Bisection(structure, box, constraints, attempt, Deadline.after(30), most)
+    found = Bisection(structure, box, constraints, attempt, Deadline(), most)
     return found.run(), tried
 
 

@@ -101,9 +101,9 @@ def test_the_exported_question_has_the_verdict_of_the_claim(
         query = query_of(drawn, tolerance)
         if sum(math.prod(query.graph[name].shape) for name in query.graph.inputs) > 8:
             continue  # what takes long is not the point here
-        verdict = pc.verify(drawn.graph, drawn.circuit, drawn.claim(tolerance), 20)
+        verdict = pc.verify(drawn.graph, drawn.circuit, drawn.claim(tolerance))
         statuses = [
-            decide(pc.Graph.from_onnx(part.onnx), read_property(part.vnnlib), 20).status
+            decide(pc.Graph.from_onnx(part.onnx), read_property(part.vnnlib)).status
             for part in export_query(query, tmp_path)
         ]
         if verdict.proved:

@@ -795,7 +795,7 @@ def moved(seed: int, tolerance: float) -> pc.Verdict:
     x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(seed))
     circuit = components.full().remove(components.names[1]).remove(components.names[7])
     claim = pc.Claim([pc.Point(x)], pc.Reachable(0.1), pc.LogitDifference(tolerance, 0))
-    return pc.verify(graph, circuit, claim, 30)
+    return pc.verify(graph, circuit, claim)
 
 
 @pytest.mark.usefixtures("hulls_at_once")

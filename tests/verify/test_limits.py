@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import math
-import time
 
 import pytest
 import torch
+from tests.clock import Clock
 from tests.verify.test_verifier import claim_for, dense, residual
 from torch import nn
 
@@ -44,21 +44,40 @@ def hard(graph: pc.Graph) -> tuple[pc.Circuit, pc.Claim]:
     return components.full().remove(components.names[0]).remove(components.names[5]), claim
 
 
-@pytest.mark.parametrize("limit", [0.3, 1.0])
-def test_the_time_limit_is_honoured(limit: float) -> None:
+@pytest.fixture
+def passes(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When each backward pass began, on a clock on which a pass takes a second."""
+    module = importlib.import_module("provable_circuits.verify.bounds")
+    plain = module.Bounds.backward
+    began: list[float] = []
+
+    def timed(self: object, *args: object, **settings: object) -> object:
+        began.append(clock.now)
+        clock.now += 1.0
+        return plain(self, *args, **settings)
+
+    monkeypatch.setattr(module.Bounds, "backward", timed)
+    return began
+
+
+@pytest.mark.parametrize("limit", [0.5, 3.5, 7.5])
+def test_the_time_limit_is_honoured(limit: float, passes: list[float], clock: Clock) -> None:
+    """The pass during which the time runs out is the last."""
     graph = pools()
     circuit, claim = hard(graph)
-    pc.verify(graph, circuit, claim, timeout=0.05)  # loads what is loaded once
-    began = time.perf_counter()
+    ends = clock.now + limit
     verdict = pc.verify(graph, circuit, claim, timeout=limit)
-    took = time.perf_counter() - began
     assert isinstance(verdict, pc.Undecided), "choose a harder case"
     assert verdict.reason == "time"
     assert verdict.bound > 0
-    assert took <= limit + max(0.2, 0.1 * limit)
+    assert clock.now > ends
+    assert sum(began > ends for began in passes) == 0
+    assert len(passes) == math.ceil(limit)
 
 
-def test_work_that_the_limit_cut_short_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_that_the_limit_cut_short_is_kept(
+    passes: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each question gets too little time for the whole of the preparation; together they do it."""
     for room, name, value in (
         ("question", "SMALL", 0),
@@ -67,21 +86,13 @@ def test_work_that_the_limit_cut_short_is_kept(monkeypatch: pytest.MonkeyPatch) 
     ):
         module = importlib.import_module(f"provable_circuits.verify.{room}")
         monkeypatch.setattr(module, name, value)
-    bounds = importlib.import_module("provable_circuits.verify.bounds")
     graph = pools()
     circuit, claim = hard(graph)
     verifier = pc.Verifier(circuit.components, claim)
     assert not verifier.small
-    plain = bounds.Bounds.backward
-
-    def slow(self: object, *args: object, **settings: object) -> object:
-        time.sleep(0.003)
-        return plain(self, *args, **settings)
-
-    monkeypatch.setattr(bounds.Bounds, "backward", slow)
     stages = []
     for _ in range(200):
-        verdict = verifier.ask(circuit, timeout=0.15)
+        verdict = verifier.ask(circuit, timeout=50.0)
         stages.append(verdict.stage)
         if verdict.stage != "linear":
             break
@@ -97,7 +108,7 @@ def test_memory_that_does_not_suffice_is_a_reason(monkeypatch: pytest.MonkeyPatc
     for name, value in (("MOST_NUMBERS", -1), ("optimise", refused)):
         with monkeypatch.context() as patched:
             patched.setattr(branching, name, value)
-            verdict = pc.verify(graph, circuit, claim, timeout=20)
+            verdict = pc.verify(graph, circuit, claim)
         assert isinstance(verdict, pc.Undecided)
         assert verdict.reason == "memory"
         assert verdict.bound > 0

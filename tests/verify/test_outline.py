@@ -214,8 +214,8 @@ def test_questions_one_after_the_other_are_answered_as_alone(
         verifier = pc.Verifier(components, claim)
         circuit = components.full()
         for name in components.names:
-            verdict = verifier.ask(circuit.remove(name), 20)
-            alone = pc.Verifier(components, claim).ask(circuit.remove(name), 20)
+            verdict = verifier.ask(circuit.remove(name))
+            alone = pc.Verifier(components, claim).ask(circuit.remove(name))
             assert verdict.kind == alone.kind
             answers.append(verdict.kind)
             if verdict.proved:
@@ -260,7 +260,7 @@ def test_rows_are_split_afresh_where_an_earlier_proof_does_not_help(
     def kinds() -> list[str]:
         verifier, circuit, found = pc.Verifier(components, claim), components.full(), []
         for name in components.names:
-            verdict = verifier.ask(circuit.remove(name), 20)
+            verdict = verifier.ask(circuit.remove(name))
             found.append(f"{verdict.kind} {verdict.stage}")
             circuit = circuit.remove(name) if verdict.proved else circuit
         return found

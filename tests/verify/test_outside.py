@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-import os
+import subprocess
 import sys
-import time
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import torch
+from tests.clock import Clock
 from tests.oracle.cases import draw
+from tests.processes import PATIENCE, alive, wait_for
 from tests.verify.test_against_oracle import around
 
 import provable_circuits as pc
@@ -35,6 +35,9 @@ needs_marabou = pytest.mark.skipif(
     importlib.util.find_spec("maraboupy") is None,
     reason="maraboupy is not installed: pip install 'provable-circuits[marabou]'",
 )
+
+LONG = 7200.0
+"""Seconds that no question here takes."""
 
 Files = tuple[Path, Path]
 Fake = Callable[..., Command]
@@ -85,13 +88,13 @@ def test_a_command_gets_what_it_needs(fake: Fake, files: Files) -> None:
     body = (
         "assert open(onnx, 'rb').read(1) == b'\\x08'\n"
         "assert '(assert (>= Y_0 1.5))' in open(vnnlib).read()\n"
-        "assert seconds == '8', seconds\n"
+        "assert seconds == '7201', seconds\n"
         "assert sys.stdin.read() == ''\n"
         "open(result[0], 'w').write('unsat\\n')\nprint('sat')\n"
     )
-    answer = fake(body, result=True).decide(*files, timeout=7.5)
+    answer = fake(body, result=True).decide(*files, timeout=7200.5)
     assert (answer.status, answer.name, answer.counterexample) == ("holds", "fake", None)
-    assert 0 < answer.seconds < 7.5
+    assert 0 < answer.seconds < 7200
 
 
 @pytest.mark.parametrize(
@@ -152,36 +155,42 @@ def test_a_command_that_fails(fake: Fake, files: Files) -> None:
     assert fake(killed).decide(*files).status == "unknown", "killed: its word is not taken"
 
 
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> list[Path]:
+    """Programs take all the time they are given, and end in none.
+
+    Each is waited for until it has written the next of these files; then its time is over.
+    """
+    signs: list[Path] = []
+
+    class Process(subprocess.Popen[bytes]):
+        def wait(self, timeout: float | None = None) -> int:
+            if timeout is None:
+                return super().wait()
+            wait_for(lambda: signs[0].exists() and signs[0].read_text().endswith("."))
+            signs.pop(0)
+            clock.now += timeout
+            raise subprocess.TimeoutExpired(self.args, timeout)
+
+    monkeypatch.setattr(subprocess, "Popen", Process)
+    return signs
+
+
 def test_a_command_that_hangs_is_killed_with_its_children(
-    fake: Fake, files: Files, tmp_path: Path
+    fake: Fake, files: Files, tmp_path: Path, hanging: list[Path]
 ) -> None:
+    hanging.append(tmp_path / "pids")
     body = (
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
-        f"open({str(tmp_path / 'pids')!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
-        "time.sleep(60)"
+        f"child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep({PATIENCE})'])\n"
+        f"open({str(tmp_path / 'pids')!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}.')\n"
+        f"time.sleep({PATIENCE})"
     )
-    started = time.monotonic()
     answer = fake(body).decide(*files, timeout=1.0)
     assert answer.status == "timeout"
-    assert time.monotonic() - started < 10
-    for pid in map(int, (tmp_path / "pids").read_text().split()):
-        for _ in range(50):
-            if not alive(pid):
-                break
-            time.sleep(0.1)
-        assert not alive(pid)
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that is dead and not yet collected by its parent does not."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
+    assert not hanging
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().rstrip(".").split()]
+    assert len(pids) == 2
+    wait_for(lambda: not any(alive(pid) for pid in pids))
 
 
 def test_a_great_deal_of_output_does_no_harm(fake: Fake, files: Files) -> None:
@@ -288,14 +297,21 @@ def test_a_false_counterexample_of_a_circuit_is_not_believed(fake: Fake) -> None
     assert "did not stand up" in verdict.reason
 
 
-def test_the_time_limit_covers_all_inputs_of_a_claim(fake: Fake) -> None:
+def test_the_time_limit_covers_all_inputs_of_a_claim(
+    fake: Fake, hanging: list[Path], tmp_path: Path
+) -> None:
+    """The claim is about two inputs; what hangs at the first takes the time of both."""
     circuit, claim = claim_about(2.0, pc.Zero())
-    tool = fake("time.sleep(60)")
-    started = time.monotonic()
-    verdict = verify_outside(tool, circuit.components.graph, circuit, claim, timeout=1.0)
+    first, second = tmp_path / "begun 0", tmp_path / "begun 1"
+    hanging += [first, second]
+    body = (
+        f"sign = {str(first)!r} if not os.path.exists({str(first)!r}) else {str(second)!r}\n"
+        f"open(sign, 'w').write('.')\ntime.sleep({PATIENCE})"
+    )
+    verdict = verify_outside(fake(body), circuit.components.graph, circuit, claim, timeout=1.0)
     assert isinstance(verdict, pc.Undecided)
     assert (verdict.reason, verdict.stage) == ("time", "fake")
-    assert time.monotonic() - started < 10
+    assert hanging == [second], "nothing is asked about the second"
 
 
 def test_circuits_of_other_networks_and_balls_are_refused(fake: Fake) -> None:
@@ -320,13 +336,13 @@ def test_marabou_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 @needs_marabou
 def test_marabou_on_a_plain_property(files: Files, tmp_path: Path) -> None:
     onnx, vnnlib = files
-    answer = Marabou().decide(onnx, vnnlib, 20)
+    answer = Marabou().decide(onnx, vnnlib, LONG)
     assert (answer.status, answer.name) == ("violated", "Marabou")
     assert answer.counterexample is not None
     assert float(answer.counterexample.sum()) >= 1.5
     case = Case.exact(f64([0.0, 0.0]), f64([1.0, 1.0]), f64([[-1.0]]), f64([-2.5]))
     write_property(Property(2, 1, (case,)), vnnlib)
-    assert Marabou().decide(onnx, vnnlib, 20).status == "holds"
+    assert Marabou().decide(onnx, vnnlib, LONG).status == "holds"
 
 
 @needs_marabou
@@ -354,8 +370,8 @@ def test_marabou_agrees_on_conjunctions_and_alternatives(seed: int, tmp_path: Pa
     question = Property(2, 3, tuple(cases))
     graph.to_onnx(tmp_path / "net.onnx", torch.float64)
     write_property(question, tmp_path / "p.vnnlib.gz")
-    answer = Marabou().decide(tmp_path / "net.onnx", tmp_path / "p.vnnlib.gz", 20)
-    ours = decide(graph, question, 20)
+    answer = Marabou().decide(tmp_path / "net.onnx", tmp_path / "p.vnnlib.gz", LONG)
+    ours = decide(graph, question)
     assert ours.status in ("holds", "violated")
     assert answer.status in (ours.status, "unknown")
     assert answer.status != "unknown" or "did not stand up" in answer.reason
@@ -388,22 +404,27 @@ def test_marabou_agrees_on_circuits() -> None:
 
 
 @needs_marabou
-def test_marabou_keeps_the_time_limit(tmp_path: Path) -> None:
-    dice = torch.Generator().manual_seed(0)
-    sizes = [2, 40, 40, 40, 1]
-    operations: list[Op] = []
-    for inputs, outputs in pairwise(sizes):
-        operations += [Linear(torch.randn(outputs, inputs, generator=dice)), ReLU()]
-    graph = network(*operations[:-1])
-    x = torch.rand(4000, 2, generator=dice) * 20 - 10
-    top = float(graph.run(x, torch.float64).max())
-    case = Case.exact(f64([-10.0, -10.0]), f64([10.0, 10.0]), f64([[-1.0]]), f64([-1.02 * top]))
-    graph.to_onnx(tmp_path / "net.onnx")
-    write_property(Property(2, 1, (case,)), tmp_path / "p.vnnlib")
-    started = time.monotonic()
-    answer = Marabou().decide(tmp_path / "net.onnx", tmp_path / "p.vnnlib", 0.5)
+def test_marabou_keeps_the_time_limit(
+    files: Files, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process gets what reading left of the time, and is ended when that is over."""
+    words: list[list[str]] = []
+
+    class Process(subprocess.Popen[bytes]):
+        def wait(self, timeout: float | None = None) -> int:
+            if timeout is None:
+                return super().wait()
+            words.append(list(self.args))  # type: ignore[arg-type]
+            assert float(words[-1][-1]) == timeout
+            raise subprocess.TimeoutExpired(self.args, timeout)
+
+    monkeypatch.setattr(subprocess, "Popen", Process)
+    clock.step = 1.0
+    answer = Marabou().decide(*files, 10.0)
     assert answer.status == "timeout"
-    assert time.monotonic() - started < 5
+    assert [float(asked[-1]) for asked in words] == [9.0]
+    assert Marabou().decide(*files, 0.5).status == "timeout"
+    assert len(words) == 1, "there was no time to begin"
 
 
 @needs_marabou

@@ -129,4 +129,4 @@ def test_whole_numbers_of_a_row() -> None:
 
 def test_the_deadline_is_kept() -> None:
     with pytest.raises(OutOfTime):
-        maximise([0, 1], [[Fraction(1, 2), -1]], deadline=Deadline.after(-1))
+        maximise([0, 1], [[Fraction(1, 2), -1]], deadline=Deadline(0.0))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import random
-import time
 
 import pytest
 import torch
+from tests.clock import Clock
 from tests.discover.searching import Logged
 from tests.verify.test_verifier import PATCHINGS, dense, residual
 
@@ -112,7 +112,7 @@ def test_screening_and_asking_agree(make: object, patching: str, metric: str) ->
     again = verifier.screen(circuits)  # with the witnesses of the first time
     decided = 0
     for circuit, *verdicts in zip(circuits, first, again, strict=True):
-        alone = pc.verify(graph, circuit, claim, timeout=20)
+        alone = pc.verify(graph, circuit, claim)
         for verdict in verdicts:
             if verdict is not None:
                 decided += 1
@@ -205,7 +205,7 @@ def test_splitting_many_circuits_is_given_up_where_it_proves_nothing(
     assert 0 < calls < 6, "two groups of circuits are open, twelve times"
 
 
-def test_only_what_is_asked_about_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_is_asked_about_is_split(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """And then all that was bounded with it: questions about those are answered already."""
     components = dense(0).components("neuron")
     centers = torch.rand(2, 5, generator=torch.Generator().manual_seed(1))
@@ -225,7 +225,7 @@ def test_only_what_is_asked_about_is_split(monkeypatch: pytest.MonkeyPatch) -> N
     open_ = [c for c, v in zip(circuits, screened, strict=True) if v is None]
     assert len(open_) > 2
     assert not calls
-    time.sleep(1.1)  # the time of the screening is over, that of questions is not
+    clock.now += 1.1  # the time of the screening is over, that of questions is not
     asked = [verifier.ask(circuit) for circuit in open_]
     proofs = sum(verdict.stage == "splitting" for verdict in asked)
     assert 0 < len(calls) < proofs

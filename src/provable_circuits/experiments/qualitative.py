@@ -27,7 +27,6 @@ from provable_circuits.experiments.rows import Bench, Job, circuit_cell
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.execution import circuit_activations
 from provable_circuits.network.layers import Layer, layers_of
-from provable_circuits.verify.api import verify
 from provable_circuits.verify.verdict import Refuted
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def qualitative_row(bench: Bench, job: Job) -> dict[str, Any]:
     claim = Claim(bench.balls(batch, job.eps), Zero(), bench.metric(job, batch))
     sampled, proved = bench.search(claim, method="sampling"), bench.search(claim)
     row: dict[str, Any] = {"sampling": circuit_cell(sampled), "provable": circuit_cell(proved)}
-    verdict = verify(bench.benchmark.graph, sampled.circuit, claim, bench.check_timeout)
+    verdict = bench.decided(sampled, claim)
     row["sampling"]["robust"] = verdict.kind
     if not isinstance(verdict, Refuted):
         return row

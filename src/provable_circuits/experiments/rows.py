@@ -25,6 +25,7 @@ from provable_circuits.discover.result import Result
 from provable_circuits.experiments.assumptions import label_cells
 from provable_circuits.network.components import Components
 from provable_circuits.verify.api import verify
+from provable_circuits.verify.verdict import Verdict
 from provable_circuits.zoo.benchmarks import Batch, Benchmark
 
 BUDGET = 60.0
@@ -113,12 +114,12 @@ class Bench:
             raise KeyboardInterrupt
         return result
 
-    def decided(self, result: Result, claim: Claim) -> str:
+    def decided(self, result: Result, claim: Claim) -> Verdict:
         """What a fresh verifier says of a circuit."""
         graph, timeout = self.benchmark.graph, self.check_timeout
         if self.max_nodes is not None:
-            return verify(graph, result.circuit, claim, max_nodes=self.max_nodes).kind
-        return verify(graph, result.circuit, claim, timeout).kind
+            return verify(graph, result.circuit, claim, max_nodes=self.max_nodes)
+        return verify(graph, result.circuit, claim, timeout)
 
 
 def input_row(bench: Bench, job: Job) -> dict[str, Any]:
@@ -198,4 +199,4 @@ def circuit_cell(result: Result) -> dict[str, Any]:
 
 
 def _method(bench: Bench, result: Result, claim: Claim) -> dict[str, Any]:
-    return {**circuit_cell(result), "robust": bench.decided(result, claim)}
+    return {**circuit_cell(result), "robust": bench.decided(result, claim).kind}
