@@ -18,8 +18,10 @@ with a_u the coefficient that arrives at the activation, and x_u its input at th
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from fractions import Fraction
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -35,9 +37,25 @@ STEPS = 40
 LEVELS = 255
 """Alpha is written in 255ths."""
 
+NEAR = 1e-6
+"""Rational arithmetic is tried on leaves whose bound misses zero by no more."""
+
+DENOMINATOR = 10**4
+"""The largest denominator of a beta in rational arithmetic."""
+
 
 class ExhaustedError(Exception):
-    """The limit was reached before everything was closed."""
+    """Nothing is left to split, and not everything is closed."""
+
+
+class Limit(Protocol):
+    """When to stop: raises once time is up, or once too many leaves were looked at."""
+
+    def check(self) -> None:
+        """Raise if time is up."""
+
+    def spend(self, nodes: int) -> None:
+        """Count leaves that are about to be bounded; raise if there are not that many left."""
 
 
 @dataclass
@@ -80,16 +98,19 @@ def _traced(subdomain: Subdomain) -> _Traced:
 
 
 class Prover:
-    """Closes all objectives of one problem within a number of leaves.
+    """Closes all objectives of one problem.
 
     Args:
         problem: the problem, in float64.
-        leaves: how many leaves all trees may have together.
-        deadline: something whose ``check()`` raises when time is up.
+        rational: returns the same in rational arithmetic, for leaves that rounding leaves open;
+            None where the network is too large for it.
+        limit: when to stop.
     """
 
-    def __init__(self, problem: Problem, leaves: int, deadline: Any) -> None:
-        self.problem, self.left, self.deadline = problem, leaves, deadline
+    def __init__(
+        self, problem: Problem, rational: Callable[[], Problem] | None, limit: Limit
+    ) -> None:
+        self.problem, self.rational, self.limit = problem, rational, limit
         self.bends = {
             node.inputs[0]: place
             for place, node in enumerate(problem.nodes)
@@ -97,11 +118,11 @@ class Prover:
         }
 
     def plan(self) -> Plan:
-        """The proof; raises ``ExhaustedError`` where the leaves do not suffice."""
+        """The proof; raises ``ExhaustedError``, or what the limit raises."""
         plan = Plan()
         root = Subdomain.whole(self.problem)
         for place in sorted(self.bends):
-            self.deadline.check()
+            self.limit.check()
             node = self.problem.nodes[place]
             lower, upper = root.bounds[place]
             unstable = (lower < 0) & (upper > 0)
@@ -145,18 +166,18 @@ class Prover:
         nodes: list[dict[str, Any]] = []
         waiting: list[tuple[Subdomain, dict[int, Array], int]] = [(root, {}, STEPS)]
         while waiting:
-            self.deadline.check()
+            self.limit.spend(1)
             subdomain, alpha, steps = waiting.pop()
-            self.left -= 1
-            if self.left < 0:
-                raise ExhaustedError
             found = self._optimise(subdomain, row, alpha, steps)
             if found.reached >= 0:
                 nodes.append(found.leaf())
                 continue
+            if self._exactly(subdomain, row, found):
+                nodes.append(found.leaf(exact=True))
+                continue
             choice = self._choice(subdomain, found)
             if choice is None:
-                raise ExhaustedError
+                raise ExhaustedError("what is left is too close to call")
             kind, place, unit, value = choice
             name = self.problem.nodes[place].name
             if kind == "split":
@@ -186,7 +207,7 @@ class Prover:
         means: dict[Any, Array] = {}
         squares: dict[Any, Array] = {}
         for step in range(steps + 1):
-            self.deadline.check()
+            self.limit.check()
             written = {
                 p: np.where(unstable[p], np.rint(v * LEVELS) / LEVELS, -1.0)
                 for p, v in alpha.items()
@@ -246,6 +267,23 @@ class Prover:
             self._reached(subdomain, rows, best.alpha, best.beta if best.beta.size else None)[0]
         )
         return best
+
+    def _exactly(self, subdomain: Subdomain, row: int, found: _Found) -> bool:
+        """Whether rational arithmetic closes what is within rounding; beta is made of fractions."""
+        if self.rational is None or found.reached < -NEAR:
+            return False
+        problem = self.rational()
+        array = problem.arithmetic.array
+        found.fractions = [
+            [Fraction(float(value)).limit_denominator(DENOMINATOR) for value in found.beta[0]]
+        ]
+        bound = subdomain.exactly(problem).lower_bound(
+            problem.target,
+            problem.objectives[[row]],
+            {place: array(values) for place, values in found.alpha.items()},
+            np.array(found.fractions, dtype=object) if found.beta.size else None,
+        )
+        return bool(bound[0] + problem.offsets[row] >= 0)
 
     def _default(self, subdomain: Subdomain, place: int) -> Array:
         low, high = subdomain.bounds[place]
@@ -328,10 +366,15 @@ class _Found:
     unstable: dict[int, Array]
     trace: dict[int, Array]
     values: dict[int, Array]
+    fractions: list[list[Fraction]] = field(default_factory=list)
 
-    def leaf(self) -> dict[str, Any]:
+    def leaf(self, exact: bool = False) -> dict[str, Any]:
         """A leaf; arrays are written by ``writing``."""
         leaf: dict[str, Any] = {"close": {"beta": self.beta} if self.beta.size else {}}
+        if exact:
+            leaf["close"]["exact"] = True
+            if self.beta.size:
+                leaf["close"]["beta"] = [[str(value) for value in row] for row in self.fractions]
         if self.alpha:
             leaf["alpha"] = {
                 place: (np.flatnonzero(self.unstable[place]), values)

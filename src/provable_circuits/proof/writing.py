@@ -206,7 +206,7 @@ class Writer:
                 ]
                 for place, (units, values) in node["alpha"].items()
             }
-        if "beta" in node.get("close", {}):
+        if isinstance(node.get("close", {}).get("beta"), np.ndarray):
             found["close"] = {"beta": self._put(1, node["close"]["beta"], "b")}
         return found
 
