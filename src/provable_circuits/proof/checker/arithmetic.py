@@ -22,7 +22,12 @@ import numpy as np
 Array = Any
 """A NumPy array, of float64 or of ``Fraction``."""
 
+Number = Any
+"""One such number."""
+
 MOST_TERMS = 2**21
+"""No sum may be longer, and no tensor may have more units."""
+
 LARGEST = 2.0**60
 """No unit may be larger, so that what underflow takes from a coefficient stays without effect."""
 
@@ -38,19 +43,23 @@ class Arithmetic:
     exact: bool = False
 
     @property
-    def u(self) -> float:
-        """The unit roundoff."""
-        return 0.0 if self.exact else 2.0**-53
+    def u(self) -> Number:
+        """The unit roundoff; a fraction where numbers are, since a float would round them."""
+        return Fraction(0) if self.exact else 2.0**-53
 
-    def gamma(self, terms: int) -> float:
+    def gamma(self, terms: int) -> Number:
         """The relative error of a sum of so many products."""
         if terms > MOST_TERMS + 8:
             raise RefusedError(f"A sum of {terms} terms is longer than its errors allow for.")
         return terms * self.u / (1 - terms * self.u)
 
-    def tiny(self, terms: int) -> float:
-        """What underflow can take from a sum of so many products, each times a unit's value."""
-        return 0.0 if self.exact else terms * 2.0**-960
+    def tiny(self, terms: int) -> Number:
+        """What underflow can take from a sum of so many products, each times a unit's value.
+
+        A product loses at most 2^-1075, an operation has at most 2^21 of them for each of its
+        2^21 inputs, and each of those is at most 2^60.
+        """
+        return Fraction(0) if self.exact else terms * 2.0**-960
 
     def array(self, values: Any) -> Array:
         """Numbers of this arithmetic, flat or of any shape; they must be finite."""
@@ -91,14 +100,18 @@ def check_products() -> None:
     """Refuse a linear algebra that does not form plain products.
 
     The error bound above holds for sums of the products a_ik b_kj alone, in any order. Fast
-    multiplication adds and subtracts other entries: huge ones elsewhere would show.
+    multiplication adds and subtracts other entries: huge ones elsewhere would show. So would
+    products of fewer than 53 bits, and numbers below 2^-1022 that are taken for zero.
     """
     size = 96
     left, right = np.ones((size, size)), np.ones((size, size))
     left[1::2] = 2.0**600
     right[:, 1::2] = 2.0**400
-    product = left @ right
-    if not (product[::2, ::2] == size).all() or not (product[1::2, 1::2] >= 2.0**1000).all():
+    fine, small = np.eye(size) * (1 + 2.0**-26), np.eye(size) * 2.0**-530
+    plain = left @ right == size * np.outer(left[:, 0], right[0])
+    plain &= fine @ fine == np.eye(size) * (1 + 2.0**-25 + 2.0**-52)
+    plain &= small @ small == np.eye(size) * 2.0**-1060
+    if not plain.all():
         raise RefusedError("The linear algebra of this machine does not form plain products.")
 
 

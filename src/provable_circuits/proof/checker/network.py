@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import Arithmetic, Array, RefusedError
+from .arithmetic import MOST_TERMS, Arithmetic, Array, RefusedError
 from .operations import (
     Bend,
     Convolution,
@@ -33,16 +33,18 @@ from .problem import Step
 from .protobuf import Message
 
 OPERATOR_SET = 22
-MOST_UNITS = 2**22
-TYPES = {1: np.float32, 7: np.int64, 11: np.float64}
-RAW = {1: "<f4", 7: "<i8", 11: "<f8"}
+MOST_ENTRIES = 2**24
+TYPES = {1: "<f4", 7: "<i8", 11: "<f8"}
 
 Shape = tuple[int, ...]
 
 
 @dataclass
 class Network:
-    """Steps in order, the shape of every tensor, and the names of input and output."""
+    """Steps in order, the shape of every tensor of the file, and the names of input and output.
+
+    Some operations take several steps; the tensors between them have a step and no shape.
+    """
 
     steps: list[Step]
     shapes: dict[str, Shape]
@@ -52,13 +54,15 @@ class Network:
 
 def parse_network(data: bytes, arithmetic: Arithmetic | None = None) -> Network:
     """The network of the bytes of an ONNX file, with its weights as numbers of an arithmetic."""
-    model = Message(data)
-    opsets = {m.text(1): m.integer(2) for m in model.messages(8)}
-    if opsets != {"": OPERATOR_SET}:
-        raise RefusedError(f"The network file is not of ONNX operator set {OPERATOR_SET} alone.")
-    if len(model.messages(7)) != 1:
-        raise RefusedError("The network file has not one graph.")
-    return _Reader(model.messages(7)[0], arithmetic or Arithmetic()).network()
+    try:
+        model = Message(data, (7, 8), (1, 2, 3, 4, 5, 6, 14))
+        opsets = [Message(part, (1, 2)) for part in model.all_data(8)]
+        if [(opset.text(1), opset.integer(2)) for opset in opsets] != [("", OPERATOR_SET)]:
+            raise RefusedError(f"The network file is not of operator set {OPERATOR_SET} alone.")
+        graph = Message(model.data(7), (1, 5, 11, 12), (2, 10, 13, 16))
+        return _Reader(graph, arithmetic or Arithmetic()).network()
+    except (ValueError, IndexError, TypeError, OverflowError, MemoryError) as error:
+        raise RefusedError("The network file is not a file of ONNX that fits itself.") from error
 
 
 class _Reader:
@@ -69,19 +73,22 @@ class _Reader:
         self.steps: list[Step] = []
 
     def network(self) -> Network:
-        for tensor in self.graph.messages(5):
+        for data in self.graph.all_data(5):
+            tensor = Message(data, (1, 2, 8, 9, 14), (12, 16))
             self._fresh(tensor.text(8))
             self.constants[tensor.text(8)] = _tensor(tensor)
-        inputs = [m for m in self.graph.messages(11) if m.text(1) not in self.constants]
-        outputs = self.graph.messages(12)
+        inputs, outputs = (
+            [Message(data, (1, 2), (3, 4)) for data in self.graph.all_data(field)]
+            for field in (11, 12)
+        )
         if len(inputs) != 1 or len(outputs) != 1:
             raise RefusedError("The network has not one input and one output.")
-        name = inputs[0].text(1)
-        self.step(name, None, (), _shape(inputs[0]))
-        for node in self.graph.messages(1):
-            self._node(node)
+        names = {self.step(inputs[0].text(1), None, (), _shape(inputs[0]))}
+        for data in self.graph.all_data(1):
+            names.add(self._node(Message(data, (1, 2, 4, 5, 7), (3, 6, 9))))
         output = self.own(outputs[0].text(1))
-        return Network(self.steps, self.shapes, name, output)
+        shapes = {name: shape for name, shape in self.shapes.items() if name in names}
+        return Network(self.steps, shapes, inputs[0].text(1), output)
 
     def _fresh(self, name: str) -> None:
         if not name or name in self.constants or name in self.shapes:
@@ -92,7 +99,7 @@ class _Reader:
     ) -> str:
         self._fresh(name)
         units = math.prod(shape)
-        if not 0 < units <= MOST_UNITS:
+        if not 0 < units <= MOST_TERMS:
             raise RefusedError(f"The tensor {name[:80]!r} has {units} units.")
         self.shapes[name] = shape
         if operation is not None and self.arithmetic.exact:
@@ -105,13 +112,14 @@ class _Reader:
             raise RefusedError(f"The network file reads {name[:80]!r} before it is made.")
         return name
 
-    def _node(self, message: Message) -> None:
+    def _node(self, message: Message) -> str:
         kind, outputs = message.text(4), message.texts(2)
         reader = READERS.get(kind)
         if reader is None or len(outputs) != 1 or message.text(7):
             raise RefusedError(f"The operation {kind[:40]!r} is none that the checker knows.")
         attributes: dict[str, Message] = {}
-        for attribute in message.messages(5):
+        for data in message.all_data(5):
+            attribute = Message(data, (1, 2, 3, 4, 8, 20), (13,))
             if attributes.setdefault(attribute.text(1), attribute) is not attribute:
                 raise RefusedError(f"An operation {kind!r} has an attribute twice.")
         node = _Node(self, kind, message.texts(1), outputs[0], attributes)
@@ -120,9 +128,9 @@ class _Reader:
         except (ValueError, IndexError, TypeError, OverflowError, MemoryError) as error:
             raise RefusedError(f"An operation {kind!r} does not fit its tensors.") from error
         if node.attributes:
-            raise RefusedError(
-                f"{kind!r} has an attribute that is unknown: {min(node.attributes)!r}."
-            )
+            unknown = min(node.attributes)[:40]
+            raise RefusedError(f"{kind!r} has an attribute that is not known: {unknown!r}.")
+        return outputs[0]
 
 
 @dataclass
@@ -133,27 +141,34 @@ class _Node:
     output: str
     attributes: dict[str, Message]
 
-    def integers(self, name: str, default: Sequence[int]) -> list[int]:
+    def attribute(self, name: str, kind: int, default: Any) -> Any:
+        """An attribute of a kind: 1 a float, 2 an integer, 3 a text, 7 integers."""
         attribute = self.attributes.pop(name, None)
         if attribute is None:
-            return list(default)
-        if attribute.integer(20) == 2:
-            return [attribute.integer(3)]
-        return attribute.integers(8)
+            return default
+        if attribute.integer(20) != kind:
+            raise RefusedError(f"An operation {self.kind!r} has an attribute of another kind.")
+        read = {1: attribute.real, 2: attribute.integer, 3: attribute.text, 7: attribute.integers}
+        return read[kind]({1: 2, 2: 3, 3: 4, 7: 8}[kind])
+
+    def integers(self, name: str, default: Sequence[int]) -> list[int]:
+        return list(self.attribute(name, 7, default))
 
     def integer(self, name: str, default: int) -> int:
-        (value,) = self.integers(name, [default])
-        return value
-
-    def float(self, name: str, default: float) -> float:
-        attribute = self.attributes.pop(name, None)
-        return default if attribute is None else attribute.real(2)
+        return int(self.attribute(name, 2, default))
 
     def constant(self, place: int) -> Array:
         try:
             return self.reader.constants[self.inputs[place]]
         except (KeyError, IndexError):
             raise RefusedError(f"An operand of {self.kind!r} is no constant of the file.") from None
+
+    def sizes(self, place: int) -> list[int]:
+        """A constant that is a list of integers."""
+        value = self.constant(place)
+        if value.dtype != np.int64 or value.ndim != 1:
+            raise RefusedError(f"An operand of {self.kind!r} is no list of integers.")
+        return [int(n) for n in value]
 
     def is_constant(self, place: int) -> bool:
         return self.inputs[place] in self.reader.constants
@@ -252,8 +267,8 @@ def _spread(values: Array, shape: Shape) -> Array:
 def _normalise(node: _Node) -> None:
     node.count(5)
     scale, shift, mean, variance = (_real(node.constant(i)) for i in range(1, 5))
-    epsilon = node.float("epsilon", 1e-5)
-    node.attributes.pop("momentum", None)
+    epsilon = node.attribute("epsilon", 1, 1e-5)
+    node.attribute("momentum", 1, 0.9)
     if node.integer("training_mode", 0) or mean.any() or (variance != 1).any() or epsilon:
         raise RefusedError("A batch normalisation is not written as a scale and a shift.")
     name, shape = node.tensor(0)
@@ -277,6 +292,7 @@ def _convolve(node: _Node) -> None:
         or min(*stride, *dilation, groups) < 1
         or min(pads) < 0
         or kernel != list(weight.shape[2:])
+        or min(weight.shape) < 1
         or weight.shape[1] * groups != shape[0]
         or weight.shape[0] % groups
     ):
@@ -290,6 +306,7 @@ def _convolve(node: _Node) -> None:
         bias = np.repeat(_real(node.constant(2)).reshape(weight.shape[0]), math.prod(out))
     made = (weight.shape[0], *out)
     _positive(made)
+    _bounded([shape[0], *(shape[1 + i] + 2 * pads[i] + stride[i] for i in (0, 1))])
     operation = Convolution(
         weight, shape, made, _pair(stride), _pair(pads), _pair(dilation), groups, bias
     )
@@ -311,7 +328,7 @@ def _windows(node: _Node) -> tuple[str, Shape, Array, Shape, bool]:
     lists = (kernel, stride, dilation)
     if len(shape) != 3 or any(len(v) != 2 or min(v) < 1 for v in lists) or len(pads) != 4:
         raise RefusedError("A pooling is not of maps in two dimensions.")
-    if min(pads) < 0 or max(kernel) > 2**10:
+    if min(pads) < 0:
         raise RefusedError("A pooling does not fit its tensors.")
     reads = []
     for axis in (0, 1):
@@ -321,8 +338,10 @@ def _windows(node: _Node) -> tuple[str, Shape, Array, Shape, bool]:
         if ceil and (count - 1) * stride[axis] >= length + before:
             count -= 1
         _positive((count,))
+        _bounded([count, kernel[axis]])
         starts = np.arange(count) * stride[axis] - before
         reads.append(starts[:, None] + np.arange(kernel[axis]) * dilation[axis])
+    _bounded([shape[0], reads[0].size, reads[1].size])
     down, across = reads[0][:, None, :, None], reads[1][None, :, None, :]
     inside = (down >= 0) & (down < shape[1]) & (across >= 0) & (across < shape[2])
     flat = np.where(inside, down * shape[2] + across, -1)
@@ -396,7 +415,7 @@ def _finite_or_inf(node: _Node, place: int) -> float:
     if len(node.inputs) <= place or not node.inputs[place]:
         return -math.inf if place == 1 else math.inf
     value = node.constant(place)
-    if value.size != 1 or np.isnan(value).any():
+    if value.size != 1 or np.isnan(value).any() or value.dtype == np.int64:
         raise RefusedError("A tensor is not clipped to numbers.")
     return float(value.reshape(-1)[0])
 
@@ -404,7 +423,8 @@ def _finite_or_inf(node: _Node, place: int) -> float:
 def _activation(node: _Node) -> None:
     node.count(1)
     name, shape = node.tensor(0)
-    slope = node.float("alpha", 0.01) if node.kind == "LeakyRelu" else 0.0
+    usual = float(np.float32(0.01))
+    slope = node.attribute("alpha", 1, usual) if node.kind == "LeakyRelu" else 0.0
     if not 0 <= slope <= 1:
         raise RefusedError("A leaky ReLU has a slope outside 0 to 1.")
     curve = {"Sigmoid": Curve(False), "Tanh": Curve(True)}
@@ -414,7 +434,7 @@ def _activation(node: _Node) -> None:
 def _reshape(node: _Node) -> None:
     node.count(2)
     name, shape = node.tensor(0)
-    size = [int(n) for n in node.constant(1)]
+    size = node.sizes(1)
     if node.integer("allowzero", 0) or not size or size[0] not in (-1, 1) or min(size[1:]) < 1:
         raise RefusedError("A tensor is reshaped in a way that the checker does not know.")
     node.pick([name], _indices(shape).reshape(size[1:]))
@@ -432,8 +452,8 @@ def _transpose(node: _Node) -> None:
     node.count(1)
     name, shape = node.tensor(0)
     order = node.integers("perm", [])
-    if order[:1] != [0]:
-        raise RefusedError("A transposition moves the batch.")
+    if order[:1] != [0] or sorted(order) != list(range(len(shape) + 1)):
+        raise RefusedError("A transposition moves the batch, or is none.")
     node.pick([name], _indices(shape).transpose([i - 1 for i in order[1:]]))
 
 
@@ -450,13 +470,12 @@ def _concat(node: _Node) -> None:
 def _pad(node: _Node) -> None:
     node.count(2, 3, 4)
     name, shape = node.tensor(0)
-    mode = node.attributes.pop("mode", None)
-    pads = [int(n) for n in node.constant(1)]
+    mode, pads = node.attribute("mode", 3, "constant"), node.sizes(1)
     axes = list(range(len(shape) + 1))
-    if len(node.inputs) == 4 and [int(n) for n in node.constant(3)] != axes:
+    if len(node.inputs) == 4 and node.sizes(3) != axes:
         raise RefusedError("A tensor is padded along some of its axes only.")
     filled = len(node.inputs) > 2 and node.inputs[2] and node.constant(2).any()
-    if filled or (mode and mode.data(4) != b"constant") or len(pads) != 2 * len(axes):
+    if filled or mode != "constant" or len(pads) != 2 * len(axes):
         raise RefusedError("A tensor is padded with something else than zeros.")
     before, after = pads[: len(axes)], pads[len(axes) :]
     if before[0] or after[0] or min(pads) < 0:
@@ -481,7 +500,7 @@ def _gather(node: _Node) -> None:
 def _mean(node: _Node) -> None:
     node.count(2)
     name, shape = node.tensor(0)
-    axes = tuple(int(n) - 1 for n in node.constant(1))
+    axes = tuple(n - 1 for n in node.sizes(1))
     keep = bool(node.integer("keepdims", 1))
     if node.integer("noop_with_empty_axes", 0) or not axes or min(axes) < 0:
         raise RefusedError("A mean is taken over the batch, or over nothing.")
@@ -530,7 +549,8 @@ def _positive(sizes: object) -> None:
 
 
 def _bounded(sizes: Sequence[int]) -> None:
-    if math.prod(sizes) > MOST_UNITS:
+    """Refuse what takes too much memory: tensors with their padding, and all windows' places."""
+    if math.prod(sizes) > MOST_ENTRIES:
         raise RefusedError("A tensor of the network is too large.")
 
 
@@ -542,10 +562,9 @@ def _real(values: Array) -> Array:
 
 def _shape(value: Message) -> Shape:
     """The per-sample shape of an input of the file."""
-    (kind,) = value.messages(2) or [Message(b"")]
-    (tensor,) = kind.messages(1) or [Message(b"")]
-    (shape,) = tensor.messages(2) or [Message(b"")]
-    sizes = [0 if 2 in dim else dim.integer(1) for dim in shape.messages(1)]
+    tensor = Message(Message(value.data(2), (1,), (6,)).data(1), (1, 2))
+    dims = [Message(dim, (1, 2), (3,)) for dim in Message(tensor.data(2), (1,)).all_data(1)]
+    sizes = [0 if 2 in dim else dim.integer(1) for dim in dims]
     if tensor.integer(1) not in (1, 11) or len(sizes) < 2 or min(sizes[1:]) < 1:
         raise RefusedError("The network's input is not of floats of a known shape behind a batch.")
     _bounded(sizes[1:])
@@ -555,18 +574,9 @@ def _shape(value: Message) -> Shape:
 def _tensor(message: Message) -> Array:
     """A constant of the file; its bytes are in the file and little-endian."""
     kind, dims = message.integer(2), message.integers(1)
-    if kind not in TYPES or 13 in message or message.integer(14):
-        raise RefusedError("A constant of the network is of another kind than floats and integers.")
-    if any(n < 0 for n in dims):
-        raise RefusedError("A constant of the network has a negative size.")
-    raw = message.data(9)
-    if any(field in message for field in (4, 5, 7, 10)):
-        raise RefusedError("A constant of the network is not written as raw bytes.")
-    values = (
-        np.frombuffer(raw, dtype=RAW[kind])
-        if len(raw) % np.dtype(RAW[kind]).itemsize == 0
-        else None
-    )
-    if values is None or len(values) != math.prod(dims):
+    if kind not in TYPES or message.integer(14):
+        raise RefusedError("A constant of the network is not of floats or integers in the file.")
+    raw, size = message.data(9), np.dtype(TYPES[kind]).itemsize
+    if min(dims, default=0) < 0 or len(raw) != math.prod(dims) * size:
         raise RefusedError("A constant of the network has not as many numbers as its shape.")
-    return values.astype(TYPES[kind]).reshape(dims)
+    return np.frombuffer(raw, dtype=TYPES[kind]).reshape(dims)

@@ -12,8 +12,9 @@ is one scalar product.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -91,51 +92,42 @@ class Convolution(Linear):
         grouped = self.weight.reshape(self.groups, filters // self.groups, channels, high, wide)
         self._kinds = _kinds(grouped)
 
-    def _windows(self) -> list[tuple[int, int, slice, slice]]:
+    def _windows(self) -> Iterator[tuple[int, int, slice, slice]]:
         """For each place of the kernel, what it reads of the padded maps."""
-        reads = []
         for i, j in np.ndindex(*self.weight.shape[2:]):
-            first = (i * self.dilation[0], j * self.dilation[1])
-            down, across = (
-                slice(first[axis], first[axis] + self.stride[axis] * self.out[1 + axis])
-                for axis in (0, 1)
+            rows, columns = (
+                slice(place * apart, place * apart + step * count, step)
+                for place, apart, step, count in zip(
+                    (i, j), self.dilation, self.stride, self.out[1:], strict=True
+                )
             )
-            steps = slice(down.start, down.stop, self.stride[0])
-            reads.append((i, j, steps, slice(across.start, across.stop, self.stride[1])))
-        return reads
+            yield i, j, rows, columns
 
-    def _room(self) -> tuple[int, int]:
-        """The size of padded maps, with what the last window's stride reaches over."""
-        rooms = [
-            max(
-                self.size[1 + axis] + 2 * self.pads[axis],
-                (self.weight.shape[2 + axis] - 1) * self.dilation[axis]
-                + self.stride[axis] * self.out[1 + axis],
-            )
-            for axis in (0, 1)
-        ]
-        return rooms[0], rooms[1]
+    def _padded(self, count: int, dtype: Any) -> tuple[Array, Array]:
+        """Maps of zeros with padding, and with what the last stride reaches over; their inside."""
+        channels, high, wide = self.size
+        top, side = self.pads
+        reads = [(rows.stop, columns.stop) for _, _, rows, columns in self._windows()]
+        room = np.maximum((high + 2 * top, wide + 2 * side), np.max(reads, axis=0))
+        maps = np.zeros((count, channels, *room), dtype=dtype)
+        return maps, maps[:, :, top : top + high, side : side + wide]
 
     def forward(self, kind: str, *inputs: Array) -> Array:
-        count, (channels, high, wide) = len(inputs[0]), self.size
-        weight, (top, side), per = self._kinds[kind], self.pads, channels // self.groups
-        padded = np.zeros((count, channels, *self._room()), dtype=inputs[0].dtype)
-        padded[:, :, top : top + high, side : side + wide] = inputs[0].reshape(count, *self.size)
-        total = 0
-        for i, j, down, across in self._windows():
-            read = padded[:, :, down, across].reshape(count, self.groups, per, -1)
+        count, weight, total = len(inputs[0]), self._kinds[kind], 0
+        maps, inside = self._padded(count, inputs[0].dtype)
+        inside[:] = inputs[0].reshape(inside.shape)
+        for i, j, rows, columns in self._windows():
+            read = maps[:, :, rows, columns].reshape(count, self.groups, weight.shape[2], -1)
             total = total + weight[:, :, :, i, j] @ read
         return np.asarray(total).reshape(count, -1)
 
     def backward(self, coefficients: Array) -> tuple[Array, ...]:
-        count, (channels, high, wide) = len(coefficients), self.size
-        weight, (top, side) = self._kinds["value"], self.pads
-        value = coefficients.reshape(count, self.groups, self.out[0] // self.groups, -1)
-        padded = np.zeros((count, channels, *self._room()), dtype=coefficients.dtype)
-        for i, j, down, across in self._windows():
+        count, weight = len(coefficients), self._kinds["value"]
+        maps, inside = self._padded(count, coefficients.dtype)
+        value = coefficients.reshape(count, self.groups, weight.shape[1], -1)
+        for i, j, rows, columns in self._windows():
             carried = weight[:, :, :, i, j].transpose(0, 2, 1) @ value
-            padded[:, :, down, across] += carried.reshape(count, channels, *self.out[1:])
-        inside = padded[:, :, top : top + high, side : side + wide]
+            maps[:, :, rows, columns] += carried.reshape(count, -1, *self.out[1:])
         return (inside.reshape(count, -1),)
 
 
@@ -273,7 +265,8 @@ class Bend:
         width = np.where(open_, high - low, one)
         above = np.where(open_, (high - slope * low) / width, fixed)
         gap = np.maximum(slope * low - above * low, high - above * high)
-        error = 4 * arithmetic.u * (np.abs(low) * (abs(slope) + above) + np.abs(high) * (1 + above))
+        size = np.abs(above)
+        error = 4 * arithmetic.u * (np.abs(low) * (abs(slope) + size) + np.abs(high) * (1 + size))
         gap = np.where(open_, gap + arithmetic.grown(error) + arithmetic.tiny(4), 0 * gap)
         below = np.where(open_, chosen, fixed)
         return Lines(below, 0 * low, above[None], gap)
@@ -318,6 +311,9 @@ class Curve:
     tanh: bool
 
     def value(self, x: Array) -> Array:
+        """The function, within CURVE_ERROR."""
+        if x.dtype == object:
+            raise RefusedError("Rational arithmetic knows no sigmoid and no tanh.")
         return 2 * _sigmoid(2 * x) - 1 if self.tanh else _sigmoid(x)
 
     def interval(self, arithmetic: Arithmetic, bounds: Bounds) -> Bounds:
@@ -326,8 +322,6 @@ class Curve:
         return np.maximum(low - CURVE_ERROR, least), np.minimum(high + CURVE_ERROR, most)
 
     def lines(self, arithmetic: Arithmetic, bounds: Bounds, alpha: Array | None) -> Lines:
-        if arithmetic.exact:
-            raise RefusedError("Rational arithmetic knows no sigmoid and no tanh.")
         low, high = bounds
         ends = self.value(low), self.value(high)
         slopes = [1 - y * y if self.tanh else y * (1 - y) for y in ends]

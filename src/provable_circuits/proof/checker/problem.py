@@ -38,14 +38,14 @@ class Step:
 class Region:
     """A box, cut with a ball around ``centre`` of the 1- or 2-norm where ``p`` says so.
 
-    In the ball only the units that ``free`` marks move; the box holds the others in place.
+    The box holds in place what does not move in the ball.
     """
 
     lower: Array
     upper: Array
     p: int = 0
     eps: float = 0.0
-    centre: Array | None = None
+    centre: Array = None
 
 
 @dataclass
@@ -114,6 +114,8 @@ class _Builder:
 
     def network(self, copy: str, region: Region) -> None:
         """A copy of the whole network over a region."""
+        if region.p and self.arithmetic.exact:
+            raise RefusedError("Rational arithmetic knows no balls of the 1- and 2-norm.")
         for step in self.steps:
             inputs = tuple(self.places[f"{copy}:{name}"] for name in step.inputs)
             place = self.add(Node(f"{copy}:{step.name}", step.operation, inputs, step.units))
@@ -132,19 +134,11 @@ class _Builder:
                 self.places[f"C:{step.name}"] = twin
                 continue
             inputs = tuple(self.places[f"C:{name}"] for name in step.inputs)
-            value = None if cut is None or not cut.any() else self._patch(step, patch)
-            self.add(
-                Node(
-                    f"C:{step.name}",
-                    step.operation,
-                    inputs,
-                    step.units,
-                    twin,
-                    differ[step.name],
-                    None if value is None else cut,
-                    value,
-                )
-            )
+            node = Node(f"C:{step.name}", step.operation, inputs, step.units, twin)
+            node.differ = differ[step.name]
+            if cut is not None and cut.any():
+                node.removed, node.patch = cut, self._patch(step, patch)
+            self.add(node)
 
     def _patch(self, step: Step, patch: Patch) -> Array | int:
         if isinstance(patch, Region):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import Any
 
 from .arithmetic import RefusedError
 
@@ -55,63 +56,67 @@ def signed(value: int) -> int:
 
 
 class Message:
-    """A message that is read by the numbers of its fields."""
+    """A message that is read by the numbers of its fields; it may have those of ``known`` alone.
 
-    def __init__(self, data: bytes) -> None:
+    Args:
+        data: the message.
+        known: numbers of fields; fields of other numbers are refused.
+        ignored: numbers of fields that mean nothing here, such as names and remarks.
+    """
+
+    def __init__(self, data: bytes, known: Collection[int], ignored: Collection[int] = ()) -> None:
         self._fields: dict[int, list[tuple[int, Value]]] = {}
         for number, kind, value in fields(data):
-            self._fields.setdefault(number, []).append((kind, value))
+            if number in known:
+                self._fields.setdefault(number, []).append((kind, value))
+            elif number not in ignored:
+                raise RefusedError(f"The network file has a field {number} that is not known.")
 
     def __contains__(self, number: int) -> bool:
         return number in self._fields
 
-    def data(self, number: int) -> bytes:
-        """The one value of a field of bytes; empty where it is missing."""
-        values = self.all_data(number)
-        return values[-1] if values else b""
+    def _values(self, number: int, *kinds: int) -> list[Any]:
+        """The values of a field, which must be written in one of some ways."""
+        found = self._fields.get(number, [])
+        if not all(kind in kinds for kind, _ in found):
+            raise RefusedError(f"The network file has a field {number} of another kind.")
+        return [value for _, value in found]
 
     def all_data(self, number: int) -> list[bytes]:
         """The values of a field of bytes or messages."""
-        values = [value for _, value in self._fields.get(number, [])]
-        if not all(isinstance(value, bytes) for value in values):
-            raise RefusedError("The network file has a number where bytes are expected.")
-        return [value for value in values if isinstance(value, bytes)]
+        return self._values(number, 2)
+
+    def data(self, number: int) -> bytes:
+        """The one value of a field of bytes; empty where it is missing."""
+        (value,) = self.all_data(number) or [b""]
+        return value
 
     def text(self, number: int) -> str:
         """The one text of a field."""
-        try:
-            return self.data(number).decode()
-        except UnicodeDecodeError:
-            raise RefusedError("The network file has a name that is no text.") from None
+        return self.data(number).decode()
 
     def texts(self, number: int) -> list[str]:
         """The texts of a field."""
-        return [value.decode(errors="replace") for value in self.all_data(number)]
-
-    def messages(self, number: int) -> list[Message]:
-        """The messages of a field."""
-        return [Message(value) for value in self.all_data(number)]
+        return [value.decode() for value in self.all_data(number)]
 
     def integers(self, number: int) -> list[int]:
         """The integers of a field, written one by one or packed."""
         found: list[int] = []
-        for kind, value in self._fields.get(number, []):
-            if isinstance(value, int):
+        for value in self._values(number, 0, 2):
+            at = 0 if isinstance(value, bytes) else None
+            if at is None:
                 found.append(signed(value))
-                continue
-            if kind != 2:
-                raise RefusedError("The network file has a float where an integer is expected.")
-            at = 0
-            while at < len(value):
+            while at is not None and at < len(value):
                 item, at = varint(value, at)
                 found.append(signed(item))
         return found
 
-    def integer(self, number: int, default: int = 0) -> int:
-        """The one integer of a field."""
-        values = self.integers(number)
-        return values[-1] if values else default
+    def integer(self, number: int) -> int:
+        """The one integer of a field; 0 where it is missing."""
+        (value,) = self.integers(number) or [0]
+        return value
 
     def real(self, number: int) -> float:
-        """The one 32-bit float of a field."""
-        return float(struct.unpack("<f", self.data(number))[0]) if number in self else 0.0
+        """The one 32-bit float of a field; 0 where it is missing."""
+        (value,) = self._values(number, 5) or [bytes(4)]
+        return float(struct.unpack("<f", value)[0])

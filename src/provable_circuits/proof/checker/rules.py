@@ -93,8 +93,10 @@ class Subdomain:
     def _interval(self, place: int, node: Node) -> tuple[Bounds, Array | None]:
         arithmetic = self.problem.arithmetic
         reach = None
-        if node.operation is None:
+        if place in self.regions:
             bounds = self.regions[place].lower, self.regions[place].upper
+        elif node.operation is None:  # the circuit's input: where not removed, the network's
+            bounds = self.bounds[node.twin]  # type: ignore[index]
         else:
             inputs = [self.bounds[i] for i in node.inputs]
             if isinstance(node.operation, Linear):
@@ -129,7 +131,7 @@ class Subdomain:
         arrived: dict[int, Array] = {}
         for at in range(max(carried, default=place), -1, -1):
             coefficients = carried.pop(at, None)
-            if coefficients is None or not (coefficients != 0).any():
+            if coefficients is None:
                 continue
             node = problem.nodes[at]
             if node.twin is not None and node.differ is not None:
@@ -142,6 +144,8 @@ class Subdomain:
                 else:
                     total.product(cut, node.patch)
                 coefficients = coefficients * ~node.removed
+            if not (coefficients != 0).any():
+                continue
             if node.operation is None:
                 arrived[at] = coefficients
                 total.least(coefficients, self.regions[at])
@@ -162,8 +166,10 @@ class Subdomain:
     ) -> None:
         """Lines in place of an activation: below it for a >= 0, above it for a < 0."""
         source = node.inputs[0]
-        bounds = self.bounds[source]
-        lines = node.operation.lines(self.problem.arithmetic, bounds, alpha.get(source))  # type: ignore[union-attr]
+        bounds, chosen = self.bounds[source], alpha.get(source)
+        if chosen is not None and chosen.shape not in ((1, node.units), a.shape):
+            raise RefusedError("An alpha is not there for each objective, or for all of them.")
+        lines = node.operation.lines(self.problem.arithmetic, bounds, chosen)  # type: ignore[union-attr]
         rises = a >= 0
         part = a * np.where(rises, lines.below, lines.above)
         total.product(a * rises, lines.below_at)
@@ -173,6 +179,8 @@ class Subdomain:
 
     def _pass(self, carried: dict[int, Array], total: _Total, to: int, part: Array) -> None:
         """Add coefficients to those that a node has already."""
+        if not (part != 0).any():
+            return
         if to in carried:
             part = carried[to] + part
             total.rounded(part, magnitude(*self.bounds[to]), 1)
@@ -288,8 +296,6 @@ class _Total:
         is how far the box lets x_i go; t is the |a_i| at which the budget eps is spent.
         """
         arithmetic, centre = self._arithmetic, region.centre
-        if arithmetic.exact or centre is None:
-            raise RefusedError("Rational arithmetic knows no balls of the 1- and 2-norm.")
         moves = (region.lower != centre) | (region.upper != centre)
         reach = arithmetic.up(np.maximum(region.upper - centre, centre - region.lower)) * moves
         sizes = np.abs(a) * moves

@@ -72,17 +72,15 @@ class Proof:
 
     def _halves(self, subdomain: Subdomain, node: Data) -> tuple[Subdomain, Subdomain]:
         if "split" in node:
-            place, unit = self._unit(node["split"].items()[:2], node)
-            return subdomain.at_sign(Sign(place, unit, False)), subdomain.at_sign(
-                Sign(place, unit, True)
-            )
+            place, unit = self._unit(node["split"].items(), node)
+            signs = Sign(place, unit, False), Sign(place, unit, True)
+            return subdomain.at_sign(signs[0]), subdomain.at_sign(signs[1])
         parts = node["side"].items()
         place, unit = self._unit(parts[:2], node)
         if place not in self._problem.regions or len(parts) != 3:
             raise node.wrong("a split of an input at a value")
-        value = parts[2].number()
-        lower, upper = (subdomain.at_side(Side(place, unit, value, up)) for up in (False, True))
-        return lower, upper
+        sides = [Side(place, unit, parts[2].number(), above) for above in (False, True)]
+        return subdomain.at_side(sides[0]), subdomain.at_side(sides[1])
 
     def _unit(self, parts: list[Data], node: Data) -> tuple[int, int]:
         if len(parts) != 2:
@@ -90,11 +88,8 @@ class Proof:
         place = self._problem.place(parts[0].text())
         unit = parts[1].integer(self._problem.nodes[place].units)
         differ, twin = self._problem.nodes[place].differ, self._problem.nodes[place].twin
-        return (
-            (twin, unit)
-            if differ is not None and twin is not None and not differ[unit]
-            else (place, unit)
-        )
+        shared = twin is not None and differ is not None and not differ[unit]
+        return (twin if shared else place), unit  # type: ignore[return-value]
 
     def _tighten(self, subdomain: Subdomain, data: Data, alpha: dict[int, Array]) -> None:
         """Backward bounds of the unstable units of some nodes, in the order given."""
