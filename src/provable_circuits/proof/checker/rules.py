@@ -281,9 +281,9 @@ class _Total:
         """Add the least value of coefficients . x over a region."""
         arithmetic = self._arithmetic
         middle, radius = centred(arithmetic, region.lower, region.upper)
-        sizes = np.abs(coefficients)
         self.product(coefficients, middle)
-        fall = arithmetic.grown(sizes @ radius) + arithmetic.tiny(len(radius))
+        fall = arithmetic.grown(np.abs(coefficients) @ radius, len(radius))
+        fall = fall + arithmetic.tiny(len(radius))
         if region.p:
             fall = np.minimum(fall, self._ball(coefficients, region, middle))
         self.add(-fall)
@@ -295,22 +295,22 @@ class _Total:
         p = 1, by linear duality, by  t eps + sum_i max(|a_i| - t, 0) r_i  for any t >= 0, where r_i
         is how far the box lets x_i go; t is the |a_i| at which the budget eps is spent.
         """
-        arithmetic, centre = self._arithmetic, region.centre
+        arithmetic, centre, units = self._arithmetic, region.centre, a.shape[1]
         moves = (region.lower != centre) | (region.upper != centre)
         reach = arithmetic.up(np.maximum(region.upper - centre, centre - region.lower)) * moves
         sizes = np.abs(a) * moves
         if region.p == 2:
-            squares = arithmetic.grown((sizes * sizes).sum(axis=1)) + arithmetic.tiny(a.shape[1])
+            squares = arithmetic.grown((sizes * sizes).sum(axis=1), units) + arithmetic.tiny(units)
             fall = region.eps * np.sqrt(squares)
         else:
             order = np.argsort(-sizes, axis=1)
             spent = np.cumsum(reach[order], axis=1)
-            last = (spent < region.eps).sum(axis=1).clip(max=a.shape[1] - 1)
+            last = (spent < region.eps).sum(axis=1).clip(max=units - 1)
             price = np.take_along_axis(sizes, np.take_along_axis(order, last[:, None], 1), 1)
             fall = price[:, 0] * region.eps + np.maximum(sizes - price, 0.0) @ reach
         moved = a @ (centre - middle)
-        error = arithmetic.gamma(a.shape[1] + 3) * (np.abs(a) @ (np.abs(centre) + np.abs(middle)))
-        return arithmetic.up(arithmetic.grown(fall + error) + arithmetic.tiny(a.shape[1]) - moved)
+        error = arithmetic.gamma(units + 3) * (np.abs(a) @ (np.abs(centre) + np.abs(middle)))
+        return arithmetic.up(arithmetic.grown(fall + error, units) + arithmetic.tiny(units) - moved)
 
 
 def _where(mask: Array, yes: Sequence[Array], no: Sequence[Array]) -> Bounds:

@@ -1,0 +1,541 @@
+"""Operations and sums of the kernel against the theorems that they state, in rational numbers.
+
+Weights of all magnitudes, sums that cancel, and numbers below 2^-1022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from tests.proof.exact import curve, fractions, sigmoid
+
+from provable_circuits.proof.checker import arithmetic as arithmetic_module
+from provable_circuits.proof.checker.arithmetic import (
+    Arithmetic,
+    RefusedError,
+    centred,
+    check_products,
+)
+from provable_circuits.proof.checker.operations import (
+    Bend,
+    Convolution,
+    Curve,
+    Gather,
+    Larger,
+    Linear,
+    Matrix,
+    Scale,
+    Square,
+    Sum,
+)
+from provable_circuits.proof.checker.problem import Node, Problem, Region, touched
+from provable_circuits.proof.checker.rules import Subdomain, _Total
+
+FLOAT, EXACT = Arithmetic(), Arithmetic(exact=True)
+U = Fraction(1, 2**53)
+Array = Any
+
+
+def wild(rng: np.random.Generator, *shape: int, least: int = -30, most: int = 30) -> Array:
+    """Numbers of all magnitudes, some of them zero."""
+    found = rng.normal(size=shape) * 10.0 ** rng.integers(least, most + 1, shape)
+    return np.where(rng.random(shape) < 0.1, 0.0, found)
+
+
+def gamma(terms: int) -> Fraction:
+    return terms * U / (1 - terms * U)
+
+
+def operations(rng: np.random.Generator, scale: int) -> Iterator[tuple[Linear, list[int]]]:
+    """One of each kind, with the sizes of its inputs."""
+
+    def some(*shape: int) -> Array:
+        return wild(rng, *shape, least=-scale, most=scale)
+
+    yield Matrix(some(6, 3), some(6)), [12]  # two rows
+    yield Matrix(some(2, 7)), [2]
+    conv = some(4, 1, 2, 3)
+    yield Convolution(conv, (2, 4, 5), (4, 2, 3), (2, 1), (1, 1), (2, 2), 2, some(24)), [40]
+    yield Convolution(some(1, 2, 3, 1), (2, 3, 2), (1, 1, 2), (1, 1), (0, 0), (1, 1), 1), [12]
+    yield Scale(some(4), bias=some(4)), [4]
+    yield Scale(np.where((f := some(4)) == 0, 1.0, f), divides=True), [4]
+    yield Sum(), [4, 4]
+    yield Sum(minus=True), [4, 4]
+    windows = np.array([[0, 1, 2], [2, 3, -1], [2, 2, 2], [5, -1, 0]])
+    yield Gather(windows, [4, 2], np.array([3.0, 2.0, 3.0, 7.0])), [4, 2]
+    yield Gather(np.array([[3], [-1], [0], [3]]), [4]), [4]
+
+
+def matrix(operation: Linear, sizes: list[int]) -> Array:
+    """L, by its columns, in rational numbers."""
+    columns = []
+    for i in range(sum(sizes)):
+        unit = np.split(fractions(np.arange(sum(sizes)) == i)[None], np.cumsum(sizes)[:-1], axis=1)
+        columns.append(operation.forward("value", *unit)[0])
+    return np.array(columns, dtype=object).T
+
+
+def rational(operation: Linear) -> Linear:
+    from provable_circuits.proof.checker.network import _exactly
+
+    made = _exactly(operation, EXACT)
+    assert isinstance(made, Linear)
+    return made
+
+
+@pytest.mark.parametrize("scale", [0, 3, 30])
+@pytest.mark.parametrize("seed", range(4))
+def test_intervals_and_backward_steps_enclose_their_errors(scale: int, seed: int) -> None:
+    """The two lines of the module's docstring, with what they bound computed exactly."""
+    rng = np.random.default_rng(seed)
+    for operation, sizes in operations(rng, scale):
+        exact = matrix(rational(operation), sizes)
+        size = abs(exact)
+        inputs = []
+        for units in sizes:
+            lower = wild(rng, units, least=-scale, most=scale // 2)
+            width = abs(wild(rng, units, least=-20, most=0)) * (rng.random(units) < 0.5)
+            inputs.append((lower, lower + width))
+        (lower, upper), reach = operation.interval(FLOAT, *inputs)
+        bias = fractions(operation.bias if operation.bias is not None else np.zeros(len(lower)))
+        ends = [np.concatenate([pair[i] for pair in inputs]) for i in (0, 1)]
+        middle, radius = (fractions(part) for part in centred(FLOAT, *ends))
+        terms = operation.terms + 2
+        true_reach = size @ (abs(middle) + radius) + abs(bias)
+        spread = size @ radius + gamma(terms) * true_reach
+        least, most = exact @ middle + bias - spread, exact @ middle + bias + spread
+        assert (fractions(reach) >= true_reach).all()
+        counted = [(row != 0).sum() for row in [*exact, *exact.T]]
+        assert max(counted) + (operation.bias is not None) <= terms <= 26
+        for sign in (1, -1):  # the ends that are furthest from the middle
+            corner = fractions(ends[0])
+            corners = np.where(sign * exact > 0, fractions(ends[1]), corner)
+            value = (exact * corners).sum(axis=1) + bias
+            assert (fractions(lower) <= value).all() and (value <= fractions(upper)).all()
+        room = (most - least) * (1 + gamma(4 * terms)) + Fraction(1, 2**900)
+        narrow = fractions(upper) - fractions(lower) <= room + 8 * U * (abs(least) + abs(most))
+        assert narrow.all()
+        a = wild(rng, 3, len(lower), least=-scale, most=scale)
+        parts = operation.backward(a)
+        carried = fractions(np.concatenate([part for part in parts[: len(sizes)]], axis=1))
+        x = fractions(ends[1])
+        lost = abs(carried @ x - fractions(a) @ (exact @ x))
+        total = _total(3)
+        total.rounded(a, reach, terms)
+        claimed = fractions(FLOAT.grown(total._error))
+        assert (lost <= claimed).all()
+        assert (claimed >= gamma(terms) * (abs(fractions(a)) @ true_reach)).all()
+        room = (1 + Fraction(1, 2**20)) * gamma(terms) * (abs(fractions(a)) @ fractions(reach))
+        assert (claimed <= room + Fraction(1, 2**900)).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_masks_are_the_places_of_weights(seed: int) -> None:
+    """A difference passes exactly where an entry of L is not zero, however small it is."""
+    rng = np.random.default_rng(seed)
+    for operation, sizes in operations(rng, 150):
+        entries = matrix(rational(operation), sizes) != 0
+        mask = rng.random(sum(sizes)) < 0.3
+        parts = np.split(mask, np.cumsum(sizes)[:-1])
+        found = touched(operation, parts, len(entries))
+        assert found.dtype == bool
+        assert (found == (entries & mask).any(axis=1)).all()
+    assert not touched(None, [], 3).any()
+    assert touched(Bend(0.0), [np.array([True, False])], 2).tolist() == [True, False]
+
+
+def test_larger_is_bounded_by_both_and_carried_as_a_sum() -> None:
+    bounds = [
+        (np.array(lo), np.array(hi))
+        for lo, hi in [([0.0, 1], [4.0, 2]), ([0.0, 0], [1.0, 5]), ([-1.0, 3], [5.0, 3.5])]
+    ]
+    (lower, upper), reach = Larger().interval(FLOAT, *bounds)
+    assert lower.tolist() == [0, 3] and upper.tolist() == [5, 3.5]
+    assert (reach >= [5, 7]).all()
+    one, other = Larger().backward(np.array([[2.0, -3]]))
+    assert one.tolist() == other.tolist() == [[2, -3]]
+    masks = [np.array([True, False]), np.array([False, True]), np.array([False, False])]
+    assert touched(Larger(), masks, 2).all()
+
+
+# --- activations --------------------------------------------------------------------------------
+
+RANGES = [
+    (-1.0, 2.0),
+    (-3.0, 0.1),
+    (-1e-9, 1e9),
+    (-2.0, -1.0),
+    (0.0, 3.0),
+    (-4.0, 0.0),
+    (0.5, 0.5),
+    (-1e-310, 3e-312),
+    (-0.1, 1e17),
+    (-1e17, 0.3),
+]
+
+
+def ranges(seed: int) -> tuple[Array, Array]:
+    rng = np.random.default_rng(seed)
+    low = wild(rng, 60, least=-9, most=9)
+    high = low + abs(wild(rng, 60, least=-9, most=9))
+    fixed = np.array(RANGES).T
+    return np.concatenate([fixed[0], low]), np.concatenate([fixed[1], high])
+
+
+def inside(low: Array, high: Array) -> list[Array]:
+    """Points of ranges: their ends, 0 where it is one of them, and points between."""
+    ends = fractions(low), fractions(high)
+    shares = [Fraction(0), Fraction(1), Fraction(1, 3), Fraction(7, 8)]
+    points = [ends[0] + share * (ends[1] - ends[0]) for share in shares]
+    return [*points, np.where((low <= 0) & (high >= 0), Fraction(0), ends[0])]
+
+
+def assert_enclosed(operation: Any, low: Array, high: Array, function: Any, alpha: Any) -> Any:
+    """Lines and intervals hold at points of the ranges, in rational numbers."""
+    lines = operation.lines(FLOAT, (low, high), alpha)
+    least, most = operation.interval(FLOAT, (low, high))
+    for x in inside(low, high):
+        y = function(x)
+        assert (fractions(least) <= y).all() and (y <= fractions(most)).all()
+        below = fractions(lines.below) * x + fractions(lines.below_at)
+        above = fractions(lines.above) * x + fractions(lines.above_at)
+        assert (below <= y).all() and (y <= above).all()
+    return lines
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.125, 1.0, -1.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_lines_of_bends(slope: float, seed: int) -> None:
+    low, high = ranges(seed)
+    alpha = np.random.default_rng(seed).uniform(-0.3, 1.3, (2, len(low)))
+
+    def function(x: Array) -> Array:
+        return np.where(x < 0, Fraction(slope) * x, x)
+
+    lines = assert_enclosed(Bend(slope), low, high, function, alpha)
+    unstable = (low < 0) & (high > 0)
+    wider = np.where(high > -low, 1.0, slope)
+    chosen = np.where(alpha < 0, wider, np.clip(slope + alpha * (1 - slope), slope, 1))
+    assert np.allclose(lines.below[:, unstable], chosen[:, unstable])
+    assert (lines.below[:, low >= 0] == 1).all()
+    assert (lines.below[:, (high <= 0) & (low < 0)] == slope).all()
+    chord = ((high - slope * low) / np.where(unstable, high - low, 1))[unstable]
+    assert np.allclose(lines.above[0, unstable], chord)
+    touch = (slope - lines.above[0]) * low
+    assert (abs(lines.above_at - touch) <= 1e-14 * (abs(low) + high) + 1e-280)[unstable].all()
+    assert (lines.above_at[~unstable] == 0).all() and (lines.below_at == 0).all()
+    plain = assert_enclosed(Bend(slope), low, high, function, None)
+    assert (plain.below[0, unstable] == wider[unstable]).all()
+    least, most = Bend(slope).interval(FLOAT, (low, high))
+    reached = [function(x).astype(float) for x in inside(low, high)]
+    assert np.allclose(least, np.min(reached, axis=0), rtol=1e-12, atol=1e-320)
+    assert np.allclose(most, np.max(reached, axis=0), rtol=1e-12, atol=1e-320)
+
+
+def test_the_chord_above_a_size_that_falls() -> None:
+    """Where the chord of |x| falls, its rounding is as large as elsewhere."""
+    low = -np.random.default_rng(0).uniform(1, 2, 2000)
+    high = -low * 2.0**-45 * np.random.default_rng(1).uniform(1, 2, 2000)
+    lines = Bend(-1.0).lines(FLOAT, (low, high), None)
+    for x in (fractions(low), fractions(high)):
+        assert (abs(x) <= fractions(lines.above[0]) * x + fractions(lines.above_at)).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_lines_of_squares(seed: int) -> None:
+    low, high = ranges(seed)
+    lines = assert_enclosed(Square(), low, high, lambda x: x * x, None)
+    gap = lines.above_at - lines.below_at + (lines.above - lines.below)[0] * low
+    size = np.maximum(abs(low), abs(high))
+    assert (gap <= (high - low) ** 2 / 4 + 1e-13 * size**2 + 1e-280).all()
+    least, most = Square().interval(FLOAT, (low, high))
+    crosses = (low <= 0) & (high >= 0)
+    assert (least[crosses] == 0).all() and np.allclose(most, size**2, rtol=1e-14, atol=1e-320)
+    nearest = np.minimum(abs(low), abs(high))[~crosses]
+    assert np.allclose(least[~crosses], nearest**2, rtol=1e-14, atol=1e-320)
+
+
+@pytest.mark.parametrize("tanh", [False, True])
+def test_lines_of_curves(tanh: bool) -> None:
+    low = np.array([-1.0, -20, 3, -900, 0.1, -2e-9, 0, -3, -1e6, 2, -0.7, -30])
+    high = np.array([2.0, -3, 3.5, 900, 0.1, 1e-9, 1, 0.4, 1e6, 40, 0.9, 35])
+    function = curve(mpmath.tanh if tanh else sigmoid)
+    operation = Curve(tanh)
+    lines = assert_enclosed(operation, low, high, function, None)
+    for share in np.linspace(0, 1, 67):
+        x = fractions(low) + Fraction(share) * (fractions(high) - fractions(low))
+        y = function(x)
+        assert (fractions(lines.below[0]) * x + fractions(lines.below_at) <= y).all()
+        assert (fractions(lines.above[0]) * x + fractions(lines.above_at) >= y).all()
+    least, most = operation.interval(FLOAT, (low, high))
+    for end, x in ((least, low), (most, high)):
+        assert (abs(fractions(end) - function(fractions(x))) <= Fraction(2, 2**40)).all()
+    assert (least >= -tanh).all() and (most <= 1).all()
+    slopes = [
+        y * (1 - y) if not tanh else 1 - y * y
+        for y in (operation.value(low), operation.value(high))
+    ]
+    assert np.allclose(lines.below[0], np.minimum(*slopes)) and (lines.below == lines.above).all()
+    narrow = high - low < 4
+    gap = (lines.above_at - lines.below_at)[narrow]
+    swing = (1 + tanh) ** 2 / 4 * (high - low)[narrow]
+    assert (gap <= swing * 1.01 + 1e-9).all() and (gap[:1] < 0.8 * swing[:1]).all()
+    with pytest.raises(RefusedError, match="no sigmoid and no tanh"):
+        operation.interval(EXACT, (fractions(low), fractions(high)))
+    with pytest.raises(RefusedError, match="no sigmoid and no tanh"):
+        operation.lines(EXACT, (fractions(low), fractions(high)), None)
+
+
+def test_values_of_curves() -> None:
+    """Far more exact than the error that is allowed for: an argument of 700 and more too."""
+    x = np.concatenate([np.linspace(-40, 40, 400), [700.5, -700.5, 1e5, -1e5, 0.0, 5e-324]])
+    for tanh, function in ((False, sigmoid), (True, mpmath.tanh)):
+        off = abs(fractions(Curve(tanh).value(x)) - curve(function)(fractions(x)))
+        assert off.max() <= Fraction(1, 2**43)
+
+
+def test_activations_in_rational_arithmetic() -> None:
+    low, high = fractions([-1.0, -2.0, 1.0]), fractions([2.0, -1.0, 3.0])
+    lines = Bend(0.25).lines(EXACT, (low, high), None)
+    assert lines.above[0].tolist() == [Fraction(3, 4), Fraction(1, 4), 1]
+    assert lines.above_at.tolist() == [Fraction(1, 2), 0, 0]
+    lines = Square().lines(EXACT, (low, high), None)
+    assert lines.below[0].tolist() == [1, -3, 4] and lines.above[0].tolist() == [1, -3, 4]
+    assert lines.below_at.tolist() == [Fraction(-1, 4), Fraction(-9, 4), -4]
+    assert lines.above_at.tolist() == [2, -2, -3]
+    for values in (lines.below_at, lines.above_at, Square().interval(EXACT, (low, high))[1]):
+        assert all(isinstance(value, int | Fraction) for value in values)
+
+
+# --- numbers ------------------------------------------------------------------------------------
+
+
+def _total(count: int, arithmetic: Arithmetic = FLOAT) -> _Total:
+    problem = Problem(arithmetic, [], {}, 0, None, None, {})
+    return _Total(Subdomain(problem, [], {}, []), count)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_totals_enclose_their_errors(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    total, true = _total(2), fractions(np.zeros(2))
+    for _ in range(6):
+        a, v = wild(rng, 2, 9, least=-8, most=8), wild(rng, 9, least=-8, most=8)
+        total.product(a, v)
+        true = true + fractions(a) @ fractions(v)
+        total.product(a, -v)  # what cancels leaves its error
+        true = true - fractions(a) @ fractions(v)
+    total.add(wild(rng, 2, least=-300, most=-290))
+    low = fractions(total.value())
+    assert (low <= true + Fraction(1, 10**280)).all() and (low >= true - 1000).all()
+    total.product(np.array([[1.0], [2]]), None)
+    assert (fractions(total.value()) == low).all()
+
+
+def test_totals_of_numbers_that_underflow() -> None:
+    total = _total(1)
+    total.product(np.array([[2.0**-540, 2.0**-540]]), np.array([-(2.0**-540), -(2.0**-537)]))
+    assert Fraction(total.value()[0]) <= -Fraction(9) / 2**1080
+    assert total.value()[0] > -(2.0**-900)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_least_values_over_a_box(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    a, centre = wild(rng, 3, 6, least=-4, most=4), wild(rng, 6, least=-4, most=4)
+    radius = abs(wild(rng, 6, least=-4, most=4))
+    region = Region(centre - radius, centre + radius)
+    total = _total(3)
+    total.least(a, region)
+    low, high, rows = fractions(region.lower), fractions(region.upper), fractions(a)
+    least = np.where(rows > 0, rows * low, rows * high).sum(axis=1)
+    size = (abs(rows) * (abs(low) + abs(high))).sum(axis=1)
+    found = fractions(total.value())
+    assert (found <= least).all() and (found >= least - size / 2**40 - Fraction(1, 2**900)).all()
+    exact = _total(3, EXACT)
+    exact.least(rows, Region(low, high))
+    assert (exact.value() == least).all() and isinstance(exact.value()[0], Fraction)
+
+
+def least_over_ball(a: Array, region: Region) -> float:
+    """The least value over a ball of the 1-norm and its box, by spending where it pays most."""
+    assert region.centre is not None
+    budget, value = region.eps, float(a @ region.centre)
+    for i in np.argsort(-abs(a)):
+        room = (
+            region.centre[i] - region.lower[i] if a[i] > 0 else region.upper[i] - region.centre[i]
+        )
+        step = min(budget, room)
+        budget, value = budget - step, value - abs(a[i]) * step
+    return value
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("seed", range(6))
+def test_least_values_over_a_ball(p: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    units, eps = 6, 0.75
+    centre = rng.normal(size=units)
+    region = Region(centre - eps, centre + eps, p, eps, centre)
+    a = rng.normal(size=(3, units)) * 10.0 ** rng.integers(-2, 3, (3, units))
+    norm = abs(a).max(axis=1) if p == 1 else np.linalg.norm(a, axis=1)
+    total = _total(3)
+    total.least(a, region)
+    least = a @ centre - eps * norm
+    assert np.allclose(total.value(), least, rtol=1e-8) and (total.value() <= least + 1e-12).all()
+    # Some units stay in place, some may move on one side only, and one was split off the centre.
+    lower, upper = region.lower.copy(), region.upper.copy()
+    lower[0] = upper[0] = centre[0]
+    lower[1] = centre[1]
+    upper[2] = centre[2] + 0.125
+    lower[2] = centre[2] - 0.125
+    lower[3] = centre[3] + 0.25
+    cut = Region(lower, upper, p, eps, centre)
+    total = _total(3)
+    total.least(a, cut)
+    bounds, reached = total.value(), np.full(3, np.inf)
+    for _ in range(300):
+        step = rng.normal(size=units) * (rng.random(units) < 0.5)
+        step *= eps * rng.choice([0.5, 0.99999]) / max(np.linalg.norm(step, p), 1e-9)
+        x = centre + step
+        x[0] = centre[0]
+        if ((lower <= x) & (x <= upper)).all() and np.linalg.norm(x - centre, p) <= eps:
+            reached = np.minimum(reached, a @ x)
+    assert (bounds <= reached + 1e-12).all()
+    if p == 1:
+        free = Region(np.where(np.arange(6) == 3, region.lower, lower), upper, p, eps, centre)
+        total = _total(3)
+        total.least(a, free)
+        # Only how far a unit may move is used, not to which side.
+        wide = replaced = np.maximum(free.upper - centre, centre - free.lower)
+        sides = Region(centre - wide, centre + replaced, p, eps, centre)
+        least = np.array([least_over_ball(row, sides) for row in a])
+        assert (total.value() >= least - 1e-9 * (1 + abs(least))).all()
+        box = np.where(a > 0, a * free.lower, a * free.upper).sum(axis=1)
+        assert (total.value() <= np.array([least_over_ball(row, free) for row in a]) + 1e-12).all()
+        assert (total.value() >= box - 1e-9 * (1 + abs(box))).all()
+    # A small ball within a large box, far from 0: what the middle is off the centre counts.
+    off = Region(centre - 9, centre + 5, p, eps, centre)
+    total = _total(3)
+    total.least(a, off)
+    assert np.allclose(total.value(), a @ centre - eps * norm, rtol=1e-8)
+    assert (total.value() <= a @ centre - eps * norm + 1e-9).all()
+
+
+def test_balls_beside_huge_numbers() -> None:
+    """Rounding of the middle of a box is no way out of a ball."""
+    centre = np.array([1e15, 1.0])
+    region = Region(centre - 0.25, centre + 0.25, 2, 0.25, centre)
+    total = _total(1)
+    total.least(np.array([[1.0, 3e8]]), region)
+    size = 0.25 * np.hypot(1.0, 3e8)
+    assert total.value()[0] <= 1e15 + 3e8 - size
+    assert total.value()[0] >= 1e15 + 3e8 - size - 100
+
+
+def test_gamma_and_what_it_grows() -> None:
+    for terms in (1, 2, 100, 2**21):
+        assert abs(Fraction(FLOAT.gamma(terms)) / gamma(terms) - 1) <= U
+        error = np.array([1.0, 3e-300])
+        grown = fractions(FLOAT.grown(error, terms))
+        assert (grown >= fractions(error) * (1 + gamma(terms + 4))).all()
+        assert (grown <= fractions(error) * (1 + 3 * gamma(terms + 8))).all()
+        assert Fraction(FLOAT.tiny(terms)) == terms * Fraction(1, 2**960)
+    assert (FLOAT.grown(error) >= FLOAT.grown(error, 2**21)).all()
+    with pytest.raises(RefusedError, match="longer than its errors allow"):
+        FLOAT.gamma(2**21 + 9)
+    assert FLOAT.gamma(2**21 + 8) > 0
+    for zero in (EXACT.u, EXACT.gamma(5), EXACT.tiny(5)):
+        assert isinstance(zero, Fraction) and zero == 0
+    assert EXACT.grown(Fraction(1, 3)) == Fraction(1, 3) == EXACT.down(Fraction(1, 3))
+    assert EXACT.up(Fraction(1, 3)) == Fraction(1, 3) and EXACT.half(Fraction(1)) == Fraction(1, 2)
+    assert FLOAT.u == 2.0**-53 and FLOAT.half(np.array([3.0]))[0] == 1.5
+    assert FLOAT.down(1.0) == 1 - 2.0**-53 and FLOAT.up(1.0) == 1 + 2.0**-52
+
+
+def test_numbers_must_be_finite() -> None:
+    for bad in (np.nan, np.inf, -np.inf):
+        with pytest.raises(RefusedError, match="not finite"):
+            FLOAT.array([1.0, bad])
+    assert FLOAT.array(np.array([1.5], dtype=np.float32)).dtype == np.float64
+    third = np.array([Fraction(1, 3)], dtype=object)
+    assert EXACT.array(third)[0] == Fraction(1, 3) and EXACT.array([[0.1]])[0, 0] == Fraction(0.1)
+    assert EXACT.zeros(2, 3).shape == (2, 3) and EXACT.zeros(1)[0] == Fraction(0)
+
+
+def test_middles_and_radii() -> None:
+    rng = np.random.default_rng(0)
+    low = np.concatenate([wild(rng, 300), [5e-324, -5e-324, 0.0, 1.0]])
+    high = np.concatenate([low[:300] + abs(wild(rng, 300)), [5e-324, 5e-324, 0.0, 1.0]])
+    middle, radius = (fractions(part) for part in centred(FLOAT, low, high))
+    assert (middle - radius <= fractions(low)).all() and (fractions(high) <= middle + radius).all()
+    least = (fractions(high) - fractions(low)) / 2
+    assert (radius <= least + 3 * U * (abs(middle) + radius) + Fraction(3, 2**1074)).all()
+    assert radius[-1] == radius[-2] == 0
+    with pytest.raises(RefusedError, match="above its upper"):
+        centred(FLOAT, np.array([1.0]), np.array([0.5]))
+    exact = centred(EXACT, fractions([0.0]), np.array([Fraction(1, 3)], dtype=object))
+    assert exact[0][0] == exact[1][0] == Fraction(1, 6)
+
+
+def test_products_must_be_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fast multiplication, single precision and flushed numbers are found out."""
+    check_products()
+
+    class Like(np.ndarray):
+        """An array whose products another function makes."""
+
+    def by(product: Any) -> None:
+        def made(self: Any, other: Any) -> Any:
+            return product(np.asarray(self), np.asarray(other))
+
+        monkeypatch.setattr(Like, "__matmul__", made, raising=False)
+        ones, eye = np.ones, np.eye
+        monkeypatch.setattr(arithmetic_module, "np", _Numpy(ones, eye, Like))
+
+    def strassen(a: Array, b: Array) -> Array:
+        h = len(a) // 2
+        (p, q), (r, s) = [a[:h, :h], a[:h, h:]], [a[h:, :h], a[h:, h:]]
+        (t, u), (v, w) = [b[:h, :h], b[:h, h:]], [b[h:, :h], b[h:, h:]]
+        m = [(p + s) @ (t + w), (r + s) @ t, p @ (u - w), s @ (v - t), (p + q) @ w]
+        m += [(r - p) @ (t + u), (q - s) @ (v + w)]
+        top = [m[0] + m[3] - m[4] + m[6], m[2] + m[4]]
+        return np.block([top, [m[1] + m[3], m[0] - m[1] + m[2] + m[5]]])
+
+    def single(a: Array, b: Array) -> Array:
+        exponents = [2.0 ** np.floor(np.log2(np.abs(x).max())) for x in (a, b)]
+        parts = [
+            (x / e).astype(np.float32).astype(float) for x, e in zip((a, b), exponents, strict=True)
+        ]
+        return (parts[0] @ parts[1]) * exponents[0] * exponents[1]
+
+    def flushed(a: Array, b: Array) -> Array:
+        product = a @ b
+        return np.where(abs(product) < 2.0**-1022, 0.0, product)
+
+    for product in (strassen, single, flushed):
+        by(product)
+        with pytest.raises(RefusedError, match="plain products"):
+            check_products()
+    by(lambda a, b: a @ b)
+    check_products()
+
+
+class _Numpy:
+    """NumPy, with matrices of another class."""
+
+    def __init__(self, ones: Any, eye: Any, like: type) -> None:
+        self.ones = lambda *a: ones(*a).view(like)
+        self.eye = lambda *a: eye(*a).view(like)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+
+def test_a_node_is_plain_data() -> None:
+    assert Node("N:x", None, (), 3).differ is None
