@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -82,7 +83,7 @@ def perceptron(seed: int, widths: Sequence[int] = (3, 4, 4, 2), act: Op | None =
     """Fully connected, with ReLU between."""
     builder = GraphBuilder()
     name = builder.input("x", (widths[0],))
-    for i, (inner, outer) in enumerate(zip(widths, widths[1:], strict=False)):
+    for i, (inner, outer) in enumerate(itertools.pairwise(widths)):
         layer = Linear(numbers(outer, inner, seed=seed + i), numbers(outer, seed=seed + 100 + i))
         name = builder.add(f"fc{i}", layer, name)
         if i + 2 < len(widths):

@@ -116,13 +116,14 @@ def test_intervals_and_backward_steps_enclose_their_errors(scale: int, seed: int
             corner = fractions(ends[0])
             corners = np.where(sign * exact > 0, fractions(ends[1]), corner)
             value = (exact * corners).sum(axis=1) + bias
-            assert (fractions(lower) <= value).all() and (value <= fractions(upper)).all()
+            assert (fractions(lower) <= value).all()
+            assert (value <= fractions(upper)).all()
         room = (most - least) * (1 + gamma(4 * terms)) + Fraction(1, 2**900)
         narrow = fractions(upper) - fractions(lower) <= room + 8 * U * (abs(least) + abs(most))
         assert narrow.all()
         a = wild(rng, 3, len(lower), least=-scale, most=scale)
         parts = operation.backward(a)
-        carried = fractions(np.concatenate([part for part in parts[: len(sizes)]], axis=1))
+        carried = fractions(np.concatenate(list(parts[: len(sizes)]), axis=1))
         x = fractions(ends[1])
         lost = abs(carried @ x - fractions(a) @ (exact @ x))
         total = _total(3)
@@ -155,7 +156,8 @@ def test_larger_is_bounded_by_both_and_carried_as_a_sum() -> None:
         for lo, hi in [([0.0, 1], [4.0, 2]), ([0.0, 0], [1.0, 5]), ([-1.0, 3], [5.0, 3.5])]
     ]
     (lower, upper), reach = Larger().interval(FLOAT, *bounds)
-    assert lower.tolist() == [0, 3] and upper.tolist() == [5, 3.5]
+    assert lower.tolist() == [0, 3]
+    assert upper.tolist() == [5, 3.5]
     assert (reach >= [5, 7]).all()
     one, other = Larger().backward(np.array([[2.0, -3]]))
     assert one.tolist() == other.tolist() == [[2, -3]]
@@ -201,10 +203,12 @@ def assert_enclosed(operation: Any, low: Array, high: Array, function: Any, alph
     least, most = operation.interval(FLOAT, (low, high))
     for x in inside(low, high):
         y = function(x)
-        assert (fractions(least) <= y).all() and (y <= fractions(most)).all()
+        assert (fractions(least) <= y).all()
+        assert (y <= fractions(most)).all()
         below = fractions(lines.below) * x + fractions(lines.below_at)
         above = fractions(lines.above) * x + fractions(lines.above_at)
-        assert (below <= y).all() and (y <= above).all()
+        assert (below <= y).all()
+        assert (y <= above).all()
     return lines
 
 
@@ -228,7 +232,8 @@ def test_lines_of_bends(slope: float, seed: int) -> None:
     assert np.allclose(lines.above[0, unstable], chord)
     touch = (slope - lines.above[0]) * low
     assert (abs(lines.above_at - touch) <= 1e-14 * (abs(low) + high) + 1e-280)[unstable].all()
-    assert (lines.above_at[~unstable] == 0).all() and (lines.below_at == 0).all()
+    assert (lines.above_at[~unstable] == 0).all()
+    assert (lines.below_at == 0).all()
     plain = assert_enclosed(Bend(slope), low, high, function, None)
     assert (plain.below[0, unstable] == wider[unstable]).all()
     least, most = Bend(slope).interval(FLOAT, (low, high))
@@ -255,7 +260,8 @@ def test_lines_of_squares(seed: int) -> None:
     assert (gap <= (high - low) ** 2 / 4 + 1e-13 * size**2 + 1e-280).all()
     least, most = Square().interval(FLOAT, (low, high))
     crosses = (low <= 0) & (high >= 0)
-    assert (least[crosses] == 0).all() and np.allclose(most, size**2, rtol=1e-14, atol=1e-320)
+    assert (least[crosses] == 0).all()
+    assert np.allclose(most, size**2, rtol=1e-14, atol=1e-320)
     nearest = np.minimum(abs(low), abs(high))[~crosses]
     assert np.allclose(least[~crosses], nearest**2, rtol=1e-14, atol=1e-320)
 
@@ -275,16 +281,19 @@ def test_lines_of_curves(tanh: bool) -> None:
     least, most = operation.interval(FLOAT, (low, high))
     for end, x in ((least, low), (most, high)):
         assert (abs(fractions(end) - function(fractions(x))) <= Fraction(2, 2**40)).all()
-    assert (least >= -tanh).all() and (most <= 1).all()
+    assert (least >= -tanh).all()
+    assert (most <= 1).all()
     slopes = [
         y * (1 - y) if not tanh else 1 - y * y
         for y in (operation.value(low), operation.value(high))
     ]
-    assert np.allclose(lines.below[0], np.minimum(*slopes)) and (lines.below == lines.above).all()
+    assert np.allclose(lines.below[0], np.minimum(*slopes))
+    assert (lines.below == lines.above).all()
     narrow = high - low < 4
     gap = (lines.above_at - lines.below_at)[narrow]
     swing = (1 + tanh) ** 2 / 4 * (high - low)[narrow]
-    assert (gap <= swing * 1.01 + 1e-9).all() and (gap[:1] < 0.8 * swing[:1]).all()
+    assert (gap <= swing * 1.01 + 1e-9).all()
+    assert (gap[:1] < 0.8 * swing[:1]).all()
     with pytest.raises(RefusedError, match="no sigmoid and no tanh"):
         operation.interval(EXACT, (fractions(low), fractions(high)))
     with pytest.raises(RefusedError, match="no sigmoid and no tanh"):
@@ -305,7 +314,8 @@ def test_activations_in_rational_arithmetic() -> None:
     assert lines.above[0].tolist() == [Fraction(3, 4), Fraction(1, 4), 1]
     assert lines.above_at.tolist() == [Fraction(1, 2), 0, 0]
     lines = Square().lines(EXACT, (low, high), None)
-    assert lines.below[0].tolist() == [1, -3, 4] and lines.above[0].tolist() == [1, -3, 4]
+    assert lines.below[0].tolist() == [1, -3, 4]
+    assert lines.above[0].tolist() == [1, -3, 4]
     assert lines.below_at.tolist() == [Fraction(-1, 4), Fraction(-9, 4), -4]
     assert lines.above_at.tolist() == [2, -2, -3]
     for values in (lines.below_at, lines.above_at, Square().interval(EXACT, (low, high))[1]):
@@ -332,7 +342,8 @@ def test_totals_enclose_their_errors(seed: int) -> None:
         true = true - fractions(a) @ fractions(v)
     total.add(wild(rng, 2, least=-300, most=-290))
     low = fractions(total.value())
-    assert (low <= true + Fraction(1, 10**280)).all() and (low >= true - 1000).all()
+    assert (low <= true + Fraction(1, 10**280)).all()
+    assert (low >= true - 1000).all()
     total.product(np.array([[1.0], [2]]), None)
     assert (fractions(total.value()) == low).all()
 
@@ -356,10 +367,12 @@ def test_least_values_over_a_box(seed: int) -> None:
     least = np.where(rows > 0, rows * low, rows * high).sum(axis=1)
     size = (abs(rows) * (abs(low) + abs(high))).sum(axis=1)
     found = fractions(total.value())
-    assert (found <= least).all() and (found >= least - size / 2**40 - Fraction(1, 2**900)).all()
+    assert (found <= least).all()
+    assert (found >= least - size / 2**40 - Fraction(1, 2**900)).all()
     exact = _total(3, EXACT)
     exact.least(rows, Region(low, high))
-    assert (exact.value() == least).all() and isinstance(exact.value()[0], Fraction)
+    assert (exact.value() == least).all()
+    assert isinstance(exact.value()[0], Fraction)
 
 
 def least_over_ball(a: Array, region: Region) -> float:
@@ -387,7 +400,8 @@ def test_least_values_over_a_ball(p: int, seed: int) -> None:
     total = _total(3)
     total.least(a, region)
     least = a @ centre - eps * norm
-    assert np.allclose(total.value(), least, rtol=1e-8) and (total.value() <= least + 1e-12).all()
+    assert np.allclose(total.value(), least, rtol=1e-8)
+    assert (total.value() <= least + 1e-12).all()
     # Some units stay in place, some may move on one side only, and one was split off the centre.
     lower, upper = region.lower.copy(), region.upper.copy()
     lower[0] = upper[0] = centre[0]
@@ -451,11 +465,15 @@ def test_gamma_and_what_it_grows() -> None:
         FLOAT.gamma(2**21 + 9)
     assert FLOAT.gamma(2**21 + 8) > 0
     for zero in (EXACT.u, EXACT.gamma(5), EXACT.tiny(5)):
-        assert isinstance(zero, Fraction) and zero == 0
+        assert isinstance(zero, Fraction)
+        assert zero == 0
     assert EXACT.grown(Fraction(1, 3)) == Fraction(1, 3) == EXACT.down(Fraction(1, 3))
-    assert EXACT.up(Fraction(1, 3)) == Fraction(1, 3) and EXACT.half(Fraction(1)) == Fraction(1, 2)
-    assert FLOAT.u == 2.0**-53 and FLOAT.half(np.array([3.0]))[0] == 1.5
-    assert FLOAT.down(1.0) == 1 - 2.0**-53 and FLOAT.up(1.0) == 1 + 2.0**-52
+    assert EXACT.up(Fraction(1, 3)) == Fraction(1, 3)
+    assert EXACT.half(Fraction(1)) == Fraction(1, 2)
+    assert FLOAT.u == 2.0**-53
+    assert FLOAT.half(np.array([3.0]))[0] == 1.5
+    assert FLOAT.down(1.0) == 1 - 2.0**-53
+    assert FLOAT.up(1.0) == 1 + 2.0**-52
 
 
 def test_numbers_must_be_finite() -> None:
@@ -464,8 +482,10 @@ def test_numbers_must_be_finite() -> None:
             FLOAT.array([1.0, bad])
     assert FLOAT.array(np.array([1.5], dtype=np.float32)).dtype == np.float64
     third = np.array([Fraction(1, 3)], dtype=object)
-    assert EXACT.array(third)[0] == Fraction(1, 3) and EXACT.array([[0.1]])[0, 0] == Fraction(0.1)
-    assert EXACT.zeros(2, 3).shape == (2, 3) and EXACT.zeros(1)[0] == Fraction(0)
+    assert EXACT.array(third)[0] == Fraction(1, 3)
+    assert EXACT.array([[0.1]])[0, 0] == Fraction(0.1)
+    assert EXACT.zeros(2, 3).shape == (2, 3)
+    assert EXACT.zeros(1)[0] == Fraction(0)
 
 
 def test_middles_and_radii() -> None:
@@ -473,7 +493,8 @@ def test_middles_and_radii() -> None:
     low = np.concatenate([wild(rng, 300), [5e-324, -5e-324, 0.0, 1.0]])
     high = np.concatenate([low[:300] + abs(wild(rng, 300)), [5e-324, 5e-324, 0.0, 1.0]])
     middle, radius = (fractions(part) for part in centred(FLOAT, low, high))
-    assert (middle - radius <= fractions(low)).all() and (fractions(high) <= middle + radius).all()
+    assert (middle - radius <= fractions(low)).all()
+    assert (fractions(high) <= middle + radius).all()
     least = (fractions(high) - fractions(low)) / 2
     assert (radius <= least + 3 * U * (abs(middle) + radius) + Fraction(3, 2**1074)).all()
     assert radius[-1] == radius[-2] == 0

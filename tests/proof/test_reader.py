@@ -1,4 +1,4 @@
-"""The checker's reader of network files: every operation, against rational numbers and ONNX Runtime."""
+"""The checker's reader of network files, against rational numbers and ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -42,8 +42,10 @@ def test_intervals_at_a_point(name: str) -> None:
     found = whole(network, Region(x, x), Arithmetic())
     for tensor, value in exact.items():
         lower, upper = found.bounds[found.problem.place(f"N:{tensor}")]
-        assert network.shapes[tensor] and len(lower) == len(value)
-        assert (fractions(lower) <= value).all() and (value <= fractions(upper)).all()
+        assert network.shapes[tensor]
+        assert len(lower) == len(value)
+        assert (fractions(lower) <= value).all()
+        assert (value <= fractions(upper)).all()
         room = 1e-8 if name in CURVED else 1e-12
         assert (upper - lower <= room * (1 + abs(value.astype(float)))).all()
 
@@ -62,7 +64,7 @@ def test_onnx_runtime_agrees(name: str) -> None:
     session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     (output,) = session.run(None, {network.input: x.reshape(1, *network.shapes[network.input])})
     assert output.shape[1:] == network.shapes[network.output]
-    room = dict(rtol=1e-4, atol=1e-5) if single else dict(rtol=1e-9)
+    room = {"rtol": 1e-4, "atol": 1e-5} if single else {"rtol": 1e-9}
     np.testing.assert_allclose(output.reshape(-1), (lower + upper) / 2, **room)
 
 
@@ -78,7 +80,8 @@ def test_rational_arithmetic_at_a_point(name: str) -> None:
     for tensor, value in exact.items():
         place = found.problem.place(f"N:{tensor}")
         lower, upper = found.bounds[place]
-        assert (lower == value).all() and (upper == value).all()
+        assert (lower == value).all()
+        assert (upper == value).all()
         rows = arithmetic.array(np.random.default_rng(2).normal(size=(2, len(value))))
         bounds = found.lower_bound(place, rows, {})
         assert (bounds == rows @ value).all()
@@ -100,7 +103,8 @@ def test_intervals_of_a_box(name: str) -> None:
         exact = evaluate(data, x)
         for tensor, value in exact.items():
             lower, upper = found.bounds[found.problem.place(f"N:{tensor}")]
-            assert (fractions(lower) <= value).all() and (value <= fractions(upper)).all()
+            assert (fractions(lower) <= value).all()
+            assert (value <= fractions(upper)).all()
         rows = rng.normal(size=(3, len(exact[network.output])))
         bounds = found.lower_bound(output, rows, {})
         assert (fractions(bounds) <= fractions(rows) @ exact[network.output]).all()
@@ -112,7 +116,8 @@ def test_weights_of_single_precision() -> None:
     x = point(network)
     lower, upper = whole(network, Region(x, x), Arithmetic()).bounds[1]
     exact = evaluate(data, x)["y"]
-    assert (fractions(lower) <= exact).all() and (exact <= fractions(upper)).all()
+    assert (fractions(lower) <= exact).all()
+    assert (exact <= fractions(upper)).all()
 
 
 def test_tensors_within_an_operation_are_no_tensors_of_the_file() -> None:
