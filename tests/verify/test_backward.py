@@ -31,6 +31,7 @@ from provable_circuits.network.ops import (
     ReLU,
     Reshape,
     Sigmoid,
+    Square,
 )
 from provable_circuits.rounding import TINY, UNIT_ROUNDOFF, gamma
 from provable_circuits.verify import backward as module
@@ -40,10 +41,10 @@ from provable_circuits.verify.backward import (
     Fixed,
     Sizes,
     View,
-    _Error,
     backward,
     measured_norm,
 )
+from provable_circuits.verify.backward import _Error as Ledger
 from provable_circuits.verify.bounds import Bounds, Structure
 from provable_circuits.verify.region import Region
 
@@ -82,7 +83,15 @@ def convolutional() -> Graph:
     return builder.build([builder.add("y", Linear(w(2, 12), w(2)), flat)])
 
 
-GRAPHS = {"dense": dense, "convolutional": convolutional}
+def squared() -> Graph:
+    """An activation that is steeper than one."""
+    w, builder = dice(2), GraphBuilder()
+    x = builder.input("x", (3,))
+    square = builder.add("square", Square(), builder.add("fc", Linear(5 * w(4, 3), w(4)), x))
+    return builder.build([builder.add("y", Linear(w(2, 4), w(2)), square)])
+
+
+GRAPHS = {"dense": dense, "convolutional": convolutional, "squared": squared}
 
 
 def bounds_of(graph: Graph, width: float = 1.0) -> Bounds:
@@ -191,7 +200,9 @@ def test_a_pass_is_that_of_the_definition(kind: str, width: float) -> None:
     graph = GRAPHS[kind]()
     bounds = bounds_of(graph, width)
     view = bounds.view(torch.float64)
-    assert all(line.settled for line in view.lines.values()) == (kind != "dense" and width < 1)
+    assert all(line.settled for line in view.lines.values()) == (
+        kind == "convolutional" and width < 1
+    )
     for name in (node.name for node in graph.nodes):
         rows = start_rows(graph, name)
         wanted, _ = references(view, name, rows)
@@ -247,27 +258,52 @@ def test_units_of_one_slope_pay_no_offset(name: str) -> None:
     start = "y" if name == "sigmoid" else "fc3"
     rows = start_rows(graph, start)
     count = math.prod(graph[name].shape)
+    places = [(p, r, u) for p, r in ((0, 0), (0, 2), (1, 1)) for u in range(count) if u != r]
     fixed = {
         name: Fixed(
-            torch.tensor([0, 0, 1, 1, 1]),
-            torch.tensor([0, 2, 1, 1, 2]),
-            torch.tensor([1, 2, 0, count - 1, 1]),
-            torch.tensor([1.0, 0.0, 1.0, 0.25, 0.5]),
+            *(torch.tensor(place) for place in zip(*places, strict=True)),
+            torch.linspace(0.0, 1.0, len(places)).double(),
         )
     }
     wanted, _ = references(view, start, rows, fixed=fixed)
     found = backward(view, start, rows, fixed=fixed)
     torch.testing.assert_close(found.value, wanted, rtol=1e-7, atol=1e-7)
     assert not torch.allclose(found.value, references(view, start, rows)[0])
+    for sign in (1, -1):
+        wanted, _ = references(view, start, sign * rows.abs(), fixed=fixed)
+        found = backward(view, start, sign * rows.abs(), fixed=fixed, rigorous=False)
+        torch.testing.assert_close(found.value, wanted, rtol=1e-12, atol=1e-12)
     # Settled lines have no offsets that could be paid.
-    lines = replace(view.lines[name], settled=True)
-    settled = replace(view, lines={**view.lines, name: lines})
-    piece, part = fixed[name].put(
-        rows.new_ones(PROBLEMS, ROWS, count), lines, rows.new_zeros(PROBLEMS, ROWS, count), None
-    )
+    ones, line = rows.new_ones(PROBLEMS, ROWS, count), replace(view.lines[name], settled=True)
+    piece, part = fixed[name].put(ones, line, 0 * ones, None)
     assert part is None
-    assert piece[0, 0].tolist() == [0.0, 1.0, *[0.0] * (count - 2)]
-    assert backward(settled, start, rows, fixed=fixed, rigorous=False).value.isfinite().all()
+    assert piece[0, 0].tolist() == pytest.approx([0.0, *fixed[name].slopes[: count - 1].tolist()])
+
+
+@pytest.mark.parametrize("weight", [1.0, 1e-60, 1e-160])
+@pytest.mark.parametrize("size", [1.0, 1e-40, 1e-120, 1e60, 1e160])
+def test_what_only_double_precision_holds_is_bounded(weight: float, size: float) -> None:
+    """Sums of a hundred products, judged by fractions: rows, values and errors of every size."""
+    missed = 0
+    for seed in range(8):
+        w, builder = dice(seed), GraphBuilder()
+        x = builder.input("x", (100,))
+        first = builder.add("fc", Linear(w(100, 100) * weight), x)
+        graph = builder.build([builder.add("y", Linear(w(1, 100)), first)])
+        point = w(1, 100) * size
+        region = Region({"x": InputRange(point, point)})
+        bounds = Bounds(Structure(graph, CPU), region, 1)
+        bounds.compute(refine=False)
+        rows = torch.tensor([[[1.0], [-1.0]]], dtype=torch.float64)
+        value = backward(bounds.view(torch.float64), "y", rows).value[0]
+        inner, outer = (graph[name].op.parameters()["weight"].tolist() for name in ("fc", "y"))
+        given = [Fraction(v) for v in point[0].tolist()]
+        hidden = [sum(Fraction(a) * b for a, b in zip(row, given, strict=True)) for row in inner]
+        exact = sum(Fraction(a) * b for a, b in zip(outer[0], hidden, strict=True))
+        assert Fraction(float(value[0])) <= exact, seed
+        assert Fraction(float(value[1])) <= -exact, seed
+        missed += float(value[0]) == -math.inf
+    assert not missed
 
 
 def test_nothing_that_overflows_is_a_bound() -> None:
@@ -295,7 +331,7 @@ def test_rows_at_nothing_that_is_read_are_zero() -> None:
 # --- the account of rounding ---------------------------------------------------------------------
 
 
-class Account(_Error):
+class Account(Ledger):
     """Writes down what is entered at which tensor."""
 
     entries: dict[str, dict[str, list[tuple[Any, ...]]]]
@@ -340,6 +376,8 @@ def entered(place: str, kind: str, *least: Any) -> bool:
             if isinstance(need, int)
         )
 
+    if kind == "underflow":
+        return least in Account.entries[place].get(kind, [])
     return any(covers(entry) for entry in Account.entries[place].get(kind, []))
 
 
@@ -378,7 +416,7 @@ def test_every_rounding_is_entered(
             assert entered(name, "underflow", count, 2, 0.0)
         elif isinstance(op, LinearOp):
             sizes = [torch.maximum(*(end.abs() for end in bounds.ends[n])) for n in inputs]
-            largest = max(float(s.amax()) for s in sizes)
+            largest = max(view.sizes[n] for n in inputs)
             reach = op.to(torch.float64, CPU).spread(*sizes)  # type: ignore[attr-defined]
             offset = op.offset()
             if offset is not None:
@@ -397,12 +435,31 @@ def test_every_rounding_is_entered(
                 assert entered(name, "underflow", count, 2, 0.0)
         else:
             line, (source,) = view.lines[name], inputs
-            before = float(max(end.abs().amax() for end in bounds.ends[source]))
+            before = view.sizes[source]
             assert entered(name, "add", norm, count, line.highest, unit)
             extra = multipliers[name].flatten(2).abs().sum(2) if name in multipliers else 0.0
             carried = norm * line.steepest + extra * (1 - 1e-5)
             assert entered(name, "add", carried, 4, before, unit)
             assert entered(name, "underflow", count, 4, before)
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_norms_cover_what_underflowed(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of zeros may have been one whose products were lost."""
+    monkeypatch.setattr(module, "_Error", Account)
+    graph = GRAPHS[kind]()
+    backward(bounds_of(graph).view(torch.float64), "y", 0 * start_rows(graph, "y"))
+    seen: dict[str, float] = {"y": 0.0}
+    for node in reversed(graph.nodes):
+        ((held,),) = Account.entries[node.name]["norm"]
+        assert held >= seen[node.name]
+        if isinstance(node.op, LinearOp) and node.inputs:
+            terms = 0 if node.op.exact else node.op.back_terms
+        else:
+            terms = 4
+        entries = sum(math.prod(graph[name].shape) for name in node.inputs)
+        for name in node.inputs:
+            seen[name] = max(seen.get(name, 0.0), entries * terms * TINY)
 
 
 def test_narrow_rows_that_meet_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -438,6 +495,8 @@ def test_sizes_are_the_largest_of_either_end() -> None:
     sizes = Sizes(ends)
     assert (sizes["a"], sizes["b"]) == (7.0, 7.0)
     assert Sizes({"c": (one[1:], other[1:])})["c"] == 6.0
+    assert Sizes({"d": (one - 9.0, other - 9.0)})["d"] == 16.0
+    assert Sizes({"e": (one + 9.0, other + 9.0)})["e"] == 15.0
     ends["a"] = (one * 2, other)
     assert sizes["a"] == 7.0, "it is looked up once"
 
@@ -448,9 +507,9 @@ class Still:
     sizes = {"t": 8.0}  # noqa: RUF012
 
 
-def account(*values: float, dtype: torch.dtype = torch.float64) -> _Error:
+def account(*values: float, dtype: torch.dtype = torch.float64) -> Ledger:
     rows = torch.tensor([[values, [-2 * v for v in values]]], dtype=dtype)
-    return _Error(Still(), "t", rows)  # type: ignore[arg-type]
+    return Ledger(Still(), "t", rows)  # type: ignore[arg-type]
 
 
 def near(found: Any, exact: float, slack: float = 0.04) -> bool:
@@ -502,7 +561,7 @@ def test_norms_are_carried_and_added_up_where_paths_meet() -> None:
     error.carry("t", 7.0, False)
     assert error.at("t", rows) == 7.0
     assert error.total == 0
-    error.carry("t", torch.tensor([1.0, 3.0]), True)
+    error.carry("t", torch.tensor([1.0, 3.0]).double(), True)
     assert error.at("t", rows) == 10.0
     assert near(error.total, 2 * UNIT_ROUNDOFF * 10 * 8)
     single = account(1.0, -2.0, dtype=torch.float32)
@@ -519,11 +578,16 @@ def test_norms_that_grew_far_are_measured() -> None:
     rows = torch.tensor([[[1.0, -2.0], [4.0, 0.5]]]).double()
     error.carry("t", 6 * GROWTH * 0.99, False)
     assert near(error.at("t", rows), 6 * GROWTH * 0.99, 1e-9)
+    error.carry("t", error.limit, False)
+    assert error.at("t", rows) == error.limit
     error.carry("t", 6 * GROWTH * 1.01, False)
     assert near(error.at("t", rows), 4.5, 1e-5)
     assert near(error.norms["t"], 4.5, 1e-5), "and carried on from there"
     error.carry("t", 6 * GROWTH * 1.01, False)
     assert error.at("t", rows * 1e9) == 6 * GROWTH * 1.01, "the smaller of two bounds"
+    for size in (1e-60, 1e60, 1 + 2.0**-50):
+        error.carry("t", size, False)
+        assert error.norms["t"] == size, "in double precision"
     nothing = account(0.0)
     nothing.carry("t", 1.0, False)
     assert nothing.at("t", rows * 0) == 0.0

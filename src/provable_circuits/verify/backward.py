@@ -147,7 +147,7 @@ class _Error:
         if merged:
             self.merged.add(name)
         if not self.measured:
-            arrived = float(torch.as_tensor(norm).amax())
+            arrived = float(norm.amax()) if isinstance(norm, Tensor) else norm
             self.norms[name] = arrived + (self.norms.get(name, 0.0) if merged else 0.0)
 
     def result(self, nodes: int) -> Tensor | float:
@@ -295,7 +295,8 @@ def backward(
     else:
         value = torch.zeros(problems, count, dtype=torch.float64, device=rows.device)
     if error is not None:
-        found.error = torch.as_tensor(error.result(len(graph))).to(value).expand_as(value)
+        taken = torch.as_tensor(error.result(len(graph)), dtype=torch.float64)
+        found.error = taken.to(value).expand_as(value)
         value = (value - found.error).nan_to_num(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
     found.value = value
     return found
