@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.domains import Ball, Domain, Point
-from provable_circuits.claims.encoding import Encoder, Query
+from provable_circuits.claims.encoding import Encoder, InputRange, Query
 from provable_circuits.claims.metrics import (
     LogitDifference,
     MaxAbs,
@@ -42,6 +43,7 @@ from provable_circuits.network.ops import (
     Clip,
     Concat,
     Conv2d,
+    LeakyReLU,
     Linear,
     MaxPool2d,
     ReLU,
@@ -290,3 +292,75 @@ def test_a_metric_for_sampling_alone_is_an_error() -> None:
     claim = Claim(Point([0.0] * 4), Zero(), MeanSquaredError(1.0))
     with pytest.raises(ArgumentError, match="MeanSquaredError serves sampling alone"):
         Encoder(dense_graph().components(), claim)
+
+
+@pytest.mark.parametrize("name", ["patch:input", "at:fc", "fc~1", "a^b"])
+def test_names_that_a_merged_graph_gives_are_refused(name: str) -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", (2,))
+    graph = builder.build([builder.add(name, Linear(weights(0)(2, 2)), x)])
+    with pytest.raises(ArgumentError, match="rename it"):
+        Encoder(graph.components(), Claim(Point([0.0] * 2), Zero(), MaxAbs(1.0)))
+
+
+def test_only_patchings_that_have_them_have_boxes_and_sources() -> None:
+    components = dense_graph().components()
+    encoder = Encoder(components, Claim(Point([0.0] * 4), Zero(), MaxAbs(1.0)))
+    assert encoder.patch_range is None
+    with pytest.raises(ArgumentError, match="Only IntervalHull"):
+        _ = encoder.hull
+    with pytest.raises(ArgumentError, match="no source"):
+        encoder.patch_source()
+    reachable = Encoder(components, Claim(Point([0.0] * 4), Reachable(eps=0.1), MaxAbs(1.0)))
+    assert not reachable.fixed
+    graph, ranges = reachable.patch_source()
+    x = weights(4)(3, 4).double() * 0.1
+    values = evaluate(graph, {"patch:input": x})
+    torch.testing.assert_close(values[graph.outputs[0]], components.graph.run(x))
+    assert set(ranges) == {"patch:input"}
+    assert bool((ranges["patch:input"].upper >= 0.1).all())
+
+
+def test_the_box_of_one_input() -> None:
+    components = dense_graph().components()
+    centers = weights(3)(3, 4).double()
+    claim = Claim([Ball(x, 0.1) for x in centers], IntervalHull(eps=0.2), MaxAbs(1.0))
+    encoder = Encoder(components, claim)
+    for index in range(3):
+        alone = Encoder(
+            components, Claim(Ball(centers[index], 0.1), IntervalHull(eps=0.2), MaxAbs(1.0))
+        )
+        for site in components.sites:
+            lower, upper = encoder.hull_at(site.tensor, index)
+            assert lower.shape == (1, *site.layer.shape)
+            assert bool((lower <= upper).all())
+            assert bool((lower < upper).any()) or site.tensor == "clip"
+            torch.testing.assert_close((lower, upper), alone.hull[site.tensor])
+
+
+def test_units_that_intervals_leave_open_are_counted() -> None:
+    """Of kinked functions those that have both signs, of others those that move; the most."""
+    ends = [(-1.0, 1.0), (0.0, 1.0), (-1.0, 0.0), (0.5, 3.0), (-2.0, -1.0), (-0.5, 0.5)]
+    lower, upper = torch.tensor([*ends, (1.0, 1.0)], dtype=torch.float64).T
+    box = InputRange(torch.stack([lower, lower]), torch.stack([upper, lower]))
+    for op, count in ((ReLU(), 2), (LeakyReLU(0.1), 2), (Sigmoid(), 6)):
+        builder = GraphBuilder()
+        x = builder.input("x", (7,))
+        graph = builder.build([builder.add("y", op, x)])
+        empty: dict[str, Tensor] = {}
+        query = Query(
+            graph,
+            {"x": box},
+            torch.zeros(2, 1, 7),
+            torch.zeros(2, 1),
+            dense_graph().components().full(),
+            frozenset(),
+            frozenset(),
+            empty,
+            empty,
+            {},
+        )
+        assert query.unstable == count
+        two = [builder.add("z", op, "y"), "y"]
+        both = builder.build([builder.add("sum", Add(), *two)])
+        assert replace(query, graph=both).unstable > count or isinstance(op, ReLU)

@@ -23,10 +23,8 @@ from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
-
 from tests.mutants.operators import Fault
 from tests.mutants.planting import PACKAGE, plant
-from tests.mutants.targets import TARGETS
 
 CAUGHT, SURVIVED, STOPPED, UNREACHED = "caught", "survived", "stopped", "unreached"
 
@@ -42,13 +40,19 @@ class Judge:
     Args:
         source: the folder of the package.
         faults: what to plant.
+        tests: those that may catch a fault, as files, functions or cases.
         tell: takes each fault's outcome, and the test that caught it.
     """
 
     def __init__(
-        self, source: Path, faults: Iterable[Fault], tell: Callable[[Fault, str, str], None]
+        self,
+        source: Path,
+        faults: Iterable[Fault],
+        tests: Callable[[Fault], tuple[str, ...]],
+        tell: Callable[[Fault, str, str], None],
     ) -> None:
         self.source = source
+        self.tests = tests
         self.faults = list(faults)
         self.tell = tell
         self.problem = ""
@@ -93,7 +97,7 @@ class Judge:
             chosen = [
                 i
                 for i, test in enumerate(reached)
-                if _among(items[i].nodeid, TARGETS[fault.file])
+                if _among(items[i].nodeid, self.tests(fault))
                 and (
                     not fault.scope or not set(lines).isdisjoint(test["lines"].get(fault.file, ()))
                 )
@@ -130,7 +134,7 @@ def _trace(items: list[pytest.Item], paths: dict[str, str]) -> Iterator[dict[str
 
         def local(frame: FrameType, event: str, _: object, reached=reached) -> Any:  # type: ignore[no-untyped-def]
             reached[paths[frame.f_code.co_filename]].add(frame.f_lineno)
-            return local  # noqa: B023
+            return local
 
         def call(frame: FrameType, event: str, _: object, local=local) -> Any:  # type: ignore[no-untyped-def]
             return local if frame.f_code.co_filename in paths else None
@@ -188,12 +192,17 @@ def _quiet() -> None:
     os.dup2(nowhere, 2)
 
 
-def judge(root: Path, faults: list[Fault], tell: Callable[[Fault, str, str], None]) -> str:
-    """Judge faults by the tests of their files; an empty text, or what went wrong."""
-    tests = dict.fromkeys(test for fault in faults for test in TARGETS[fault.file])
-    plugin = Judge(root / "src" / PACKAGE, faults, tell)
+def judge(
+    root: Path,
+    faults: list[Fault],
+    tests: Callable[[Fault], tuple[str, ...]],
+    tell: Callable[[Fault, str, str], None],
+) -> str:
+    """Judge faults by their tests; an empty text, or what went wrong."""
+    plugin = Judge(root / "src" / PACKAGE, faults, tests, tell)
+    wanted = dict.fromkeys(str(root / test) for fault in faults for test in tests(fault))
     os.environ["CI"] = "1"
     sys.path.insert(0, str(root / "src"))
     arguments = ["-qq", "-s", "--no-header", "--no-summary", "-p", "no:cacheprovider"]
-    pytest.main([*arguments, f"--rootdir={root}", *(str(root / t) for t in tests)], [plugin])
+    pytest.main([*arguments, f"--rootdir={root}", *wanted], [plugin])
     return plugin.problem

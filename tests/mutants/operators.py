@@ -66,6 +66,9 @@ STEPS = {"down", "up", "settle"}
 GUARDS = {"abs", "nan_to_num", "masked_fill", "clamp_min", "clamp_max"}
 """Methods that only limit what they are called on."""
 
+GUARD_WORDS = {"strict", "check_weights"}
+"""Arguments that say whether to look for mistakes of the caller."""
+
 AXES = {"amax", "any", "flatten", "index_copy", "index_fill", "squeeze", "sum", "unflatten"}
 AXES |= {"unfold", "unsqueeze"}
 """Methods whose whole numbers are dimensions."""
@@ -252,6 +255,8 @@ class _Finder:
                 continue
             self._expression(argument, axis=called in AXES)
         for keyword in node.keywords:
+            if keyword.arg in GUARD_WORDS:
+                continue
             self._expression(keyword.value, axis=keyword.arg == "dim")
 
     # --- one method for each kind of expression -------------------------------------------------

@@ -13,7 +13,6 @@ import types
 from functools import cached_property
 
 import torch
-
 from tests.mutants.operators import Fault
 
 PACKAGE = "provable_circuits"
