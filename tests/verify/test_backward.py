@@ -41,6 +41,7 @@ from provable_circuits.verify.backward import (
     Fixed,
     Sizes,
     View,
+    _dot,
     backward,
     measured_norm,
 )
@@ -317,6 +318,33 @@ def test_nothing_that_overflows_is_a_bound() -> None:
     assert bool((backward(view, "y", rows).value == -math.inf).all())
 
 
+@pytest.mark.parametrize("least", [math.inf, -math.inf, math.nan])
+def test_what_is_not_finite_is_no_bound(least: float) -> None:
+    class Broken:
+        def least(self, name: str, rows: Tensor) -> Tensor:
+            return torch.full(rows.shape[:2], least, dtype=torch.float64)
+
+    graph = dense()
+    view = replace(bounds_of(graph).view(torch.float64), region=Broken())  # type: ignore[arg-type]
+    found = backward(view, "fc1", start_rows(graph, "fc1"))
+    assert bool(found.error.isfinite().all())
+    assert bool((found.value == -math.inf).all())
+
+
+def test_offsets_of_channels_are_added_up_by_channels() -> None:
+    """As the sums of channels first, to the last bit; any other offset entry by entry."""
+    rows, offset = dice(1)(2, 3, 4, 5, 6), dice(2)(4, 1, 1)
+    wanted = (rows * offset).flatten(2).sum(2)
+    found = _dot(rows, offset)
+    torch.testing.assert_close(found, wanted)
+    assert torch.equal(found, rows.sum((3, 4)) @ offset.flatten())
+    plain = rows.flatten(2) @ offset.expand(4, 5, 6).flatten()
+    assert not torch.equal(found, plain), "or this would show nothing"
+    for shape, other in (((4, 5, 6), (1, 5, 1)), ((4, 4, 5, 6), (4, 1, 1)), ((7,), (7,))):
+        rows, offset = dice(3)(2, 3, *shape), dice(4)(*other)
+        torch.testing.assert_close(_dot(rows, offset), (rows * offset).flatten(2).sum(2))
+
+
 def test_rows_at_nothing_that_is_read_are_zero() -> None:
     """A graph whose output is no node that the rows start at."""
     graph = dense()
@@ -441,6 +469,25 @@ def test_every_rounding_is_entered(
             carried = norm * line.steepest + extra * (1 - 1e-5)
             assert entered(name, "add", carried, 4, before, unit)
             assert entered(name, "underflow", count, 4, before)
+
+
+def test_norms_of_paths_that_meet_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three paths of the same rows to one input, and one to another."""
+    monkeypatch.setattr(module, "_Error", Account)
+    builder = GraphBuilder()
+    x = builder.input("x", (2,))
+    moved = builder.add("moved", Affine(torch.ones(2).double()), x)
+    graph = builder.build([builder.add("cat", Concat(0), moved, x, moved, x, x)])
+    rows = torch.full((PROBLEMS, ROWS, 10), 2.0, dtype=torch.float64)
+    backward(bounds_of(graph).view(torch.float64), "cat", rows)
+    norms = {name: entry["norm"][0][0] for name, entry in Account.entries.items()}
+    assert norms["cat"] >= 20.0
+    assert norms["moved"] >= 8.0
+    assert norms["x"] >= 20.0
+    met = {
+        n for n, entry in Account.entries.items() if any(a[1] == 2 for a in entry.get("add", []))
+    }
+    assert met == {"moved", "x"}
 
 
 @pytest.mark.parametrize("kind", GRAPHS)

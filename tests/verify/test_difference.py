@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
+from fractions import Fraction
 
 import pytest
 import torch
@@ -222,6 +224,48 @@ def test_other_activations_move_by_their_ends() -> None:
     g = lambda x: 1 / (1 + math.exp(-x))  # noqa: E731
     assert curved["again"][0] == pytest.approx(0.5 + g(2.0) - g(0.5), abs=1e-12)
     assert curved["again"][1] == pytest.approx(2.5 + g(3.5) - g(0.0), abs=1e-12)
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.5])
+@pytest.mark.parametrize("number", [None, 0.3])
+def test_no_rounding_is_forgotten(slope: float, number: float | None) -> None:
+    """Random ends of very different sizes; fractions say what must be enclosed."""
+    op = LeakyReLU(slope) if slope else ReLU()
+    components = single(op, -4.0).components()
+    patching = Zero() if number is None else Constant(number)
+    encoder = Encoder(components, Claim(Box([1.0], [2.0]), patching, MaxAbs(1.0)))
+    query = encoder.encode(components.full().remove("first/0"))
+    difference, drawn = Difference(encoder), random.Random(int(10 * slope) + 1)
+    patch = Fraction(float(encoder.fixed["first"]))
+
+    def draw(wide: bool) -> Interval:
+        middle = drawn.uniform(-1, 1) * 10.0 ** drawn.randint(-3, 6)
+        width = drawn.random() * 10.0 ** drawn.randint(-8, 6 if wide else -2)
+        return one(middle), one(middle + width)
+
+    def g(x: Fraction) -> Fraction:
+        return x if x >= 0 else x * Fraction(slope)
+
+    for _ in range(400):
+        ends = {name: draw(drawn.random() < 0.5) for name in ("first", "total", "again")}
+        if drawn.random() < 0.5:  # ends that move by more than they are apart
+            ends["first"] = (ends["first"][0], ends["first"][0] + drawn.random() * 1e-3)
+            ends["total"] = (ends["total"][0], ends["total"][0] + drawn.random() * 1e-6)
+        known = wide_known(encoder, components.full(), {**NETWORK, **ends})
+        derived = difference.enclosures(known, query)
+        found = {name.partition("~")[0]: pair for name, pair in derived.items()}
+        exact = {n: [Fraction(float(end)) for end in pair] for n, pair in ends.items()}
+        low, high = patch - exact["first"][1], patch - exact["first"][0]
+        total, again = exact["total"], exact["again"]
+        new = [total[0] + low, total[1] + high]
+        assert Fraction(float(found["total"][0])) <= new[0]
+        assert Fraction(float(found["total"][1])) >= new[1]
+        least = max(min(low, Fraction(0)), g(new[0]) - g(total[1]))
+        most = min(max(high, Fraction(0)), g(new[1]) - g(total[0]))
+        if not slope and total[0] >= 0 and new[0] >= 0:
+            least, most = low, high
+        assert Fraction(float(found["again"][0])) <= again[0] + least
+        assert Fraction(float(found["again"][1])) >= again[1] + most
 
 
 def test_what_is_not_known_is_derived_from_nothing() -> None:

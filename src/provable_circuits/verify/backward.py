@@ -148,7 +148,7 @@ class _Error:
             self.merged.add(name)
         if not self.measured:
             arrived = float(norm.amax()) if isinstance(norm, Tensor) else norm
-            self.norms[name] = arrived + (self.norms.get(name, 0.0) if merged else 0.0)
+            self.norms[name] = self.norms[name] + arrived if merged else arrived
 
     def result(self, nodes: int) -> Tensor | float:
         """The bound of the error of the whole pass; its parts are added up in float64."""
@@ -320,7 +320,7 @@ def _offsets(rows: Tensor, offsets: Tensor) -> Tensor:
 
 def _dot(rows: Tensor, offset: Tensor) -> Tensor:
     """Rows . b for a per-sample b that broadcasts: channel sums first, where b is per channel."""
-    if offset.ndim == 3 and offset.shape == (rows.shape[2], 1, 1) and rows.ndim == 5:
+    if rows.ndim == 5 and offset.shape == (rows.shape[2], 1, 1):
         return rows.sum((3, 4)) @ offset.flatten()
     return rows.flatten(2) @ offset.expand(rows.shape[2:]).flatten()
 
