@@ -231,7 +231,7 @@ def test_each_trial_gives_narrower_types_away(
 ) -> None:
     narrower = {torch.float32: torch.bfloat16, torch.float64: torch.float32}[dtype]
     place, name = (Tensor, "__matmul__") if which == "matmul" else (functional, which)
-    plain = getattr(place, name)
+    plain: Callable[..., Tensor] = getattr(place, name)
 
     def narrow(first: Tensor, second: Tensor, **options: int) -> Tensor:
         if not first.is_floating_point():

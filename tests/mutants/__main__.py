@@ -3,6 +3,8 @@
     python -m tests.mutants                       every fault
     python -m tests.mutants --count 200 --seed 1  a sample of every file and kind
     python -m tests.mutants --survivors           those again that survived the last time
+    python -m tests.mutants --keep --quick        while tests are added: what was not caught yet,
+                                                  without the oracle of the enclosures
 
 Outcomes are kept in a journal under ``build``; while the sources and tests are the same, a run that
 was broken off goes on where it was. The exit code is 1 where less than 95 % were caught, or where
@@ -22,7 +24,7 @@ from pathlib import Path
 
 from tests.mutants.judging import CAUGHT, STOPPED, judge
 from tests.mutants.operators import KINDS, Fault, faults, spread
-from tests.mutants.targets import TARGETS, tests_of
+from tests.mutants.targets import TARGETS, judges_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "provable_circuits"
@@ -58,25 +60,28 @@ def digest() -> str:
 class Journal:
     """Outcomes by key, on disk as they come."""
 
-    def __init__(self, path: Path, current: str) -> None:
+    def __init__(self, path: Path, current: str, quick: bool, keep: bool) -> None:
         self.path = path
         self.current = current
+        self.quick = quick
         self.outcomes: dict[Key, str] = {}
         self.last: dict[Key, str] = {}
-        if path.exists():
-            for line in path.read_text().splitlines():
-                entry = json.loads(line)
-                key: Key = tuple(entry["key"])
-                self.last[key] = entry["outcome"]
-                if entry["digest"] in (current, f"{current} quick"[: len(entry["digest"])]) and (
-                    entry["digest"] == current or entry["outcome"] in GOOD
-                ):
-                    self.outcomes[key] = entry["outcome"]
+        for line in path.read_text().splitlines() if path.exists() else ():
+            entry = json.loads(line)
+            file, scope, before, after = entry["key"]
+            key, outcome = (file, scope, before, after), entry["outcome"]
+            self.last[key] = outcome
+            good = outcome in GOOD
+            if (keep and good) or (
+                entry["digest"] == current and (good or quick == entry["quick"])
+            ):
+                self.outcomes[key] = outcome
 
     def write(self, fault: Fault, outcome: str, by: str) -> None:
         self.outcomes[fault.key] = outcome
         self.path.parent.mkdir(exist_ok=True)
-        entry = {"key": fault.key, "outcome": outcome, "by": by, "digest": self.current}
+        entry: dict[str, object] = {"key": fault.key, "outcome": outcome, "by": by}
+        entry |= {"digest": self.current, "quick": self.quick}
         with self.path.open("a") as stream:
             stream.write(json.dumps(entry) + "\n")
 
@@ -116,13 +121,14 @@ def main() -> int:
     parser.add_argument("--file", choices=FILES, action="append", help="faults of this file alone")
     parser.add_argument("--survivors", action="store_true", help="that survived last time")
     parser.add_argument("--quick", action="store_true", help="without the oracle of enclosures")
+    parser.add_argument("--keep", action="store_true", help="what was caught before is caught")
     parser.add_argument("--list", action="store_true", help="show faults, plant none")
     asked = parser.parse_args()
     everything = every_fault()
     chosen = [fault for fault in everything if not asked.file or fault.file in asked.file]
     reasons = explained()
     stale = set(reasons) - {fault.key for fault in everything}
-    journal = Journal(JOURNAL, digest() + " quick" * asked.quick)
+    journal = Journal(JOURNAL, digest(), asked.quick, asked.keep)
     if asked.count:
         chosen = list(spread(chosen, asked.count, asked.seed))
     if asked.survivors:
@@ -140,7 +146,7 @@ def main() -> int:
             print(f"{outcome}: {fault}", flush=True)
 
     problem = (
-        judge(ROOT, waiting, lambda f: tests_of(f.file, not asked.quick), tell) if waiting else ""
+        judge(ROOT, waiting, lambda f: judges_of(f.file, not asked.quick), tell) if waiting else ""
     )
     if problem:
         print(f"Nothing can be said: {problem}.")

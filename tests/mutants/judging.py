@@ -1,9 +1,9 @@
 """Judging faults by tests: one process that has collected them, and a fork of it for every fault.
 
 First a fork runs all tests without a fault and notes which lines of the files each test reaches.
-Then every fault has a fork of its own: the fault is planted, and the tests that reach its lines run
-one after the other until one fails. A fork that crashes is a caught fault; one that works for much
-longer than the tests do without a fault is stopped, and counted apart.
+Then every fault has a fork of its own: the fault is planted, and the tests that reach its lines
+run, the quickest first, until one fails. A fork that crashes is a caught fault; one that works for
+much longer than the tests do without a fault is stopped, and counted apart.
 """
 
 from __future__ import annotations
@@ -102,6 +102,7 @@ class Judge:
                     not fault.scope or not set(lines).isdisjoint(test["lines"].get(fault.file, ()))
                 )
             ]
+            chosen.sort(key=lambda i: float(reached[i]["seconds"]))
             work = sum(float(reached[i]["seconds"]) for i in chosen)
             limit = SECONDS + int(TIMES * work)
             outcome, by = _judged(fault, [items[i] for i in chosen], limit)

@@ -224,7 +224,7 @@ class _Finder:
     def _expression(self, node: ast.AST | None, axis: bool = False) -> None:
         if node is None or isinstance(node, ast.JoinedStr):
             return
-        if _negative(node) and axis:
+        if axis and isinstance(node, ast.UnaryOp) and _negative(node):
             self._add("index", node, ast.Constant(0))
             return
         method = getattr(self, f"_at_{type(node).__name__.lower()}", None)
@@ -338,13 +338,9 @@ class _Finder:
             self._add("constant", node, ast.Constant(type(value)(0 if value else 1)))
 
 
-def _negative(node: ast.AST) -> bool:
+def _negative(node: ast.UnaryOp) -> bool:
     """Whether this is a number with a minus."""
-    return (
-        isinstance(node, ast.UnaryOp)
-        and isinstance(node.op, ast.USub)
-        and isinstance(node.operand, ast.Constant)
-    )
+    return isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant)
 
 
 def _said_already(node: ast.AST, child: ast.AST) -> bool:

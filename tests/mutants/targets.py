@@ -29,6 +29,6 @@ TARGETS: dict[str, tuple[str, ...]] = {
 """Files below the package, and their own tests."""
 
 
-def tests_of(file: str, oracle: bool) -> tuple[str, ...]:
+def judges_of(file: str, oracle: bool) -> tuple[str, ...]:
     """The tests that faults of a file are judged by."""
     return (*TARGETS[file], *(ORACLE if oracle else ()))

@@ -140,7 +140,8 @@ def reference(
         if a is None:
             continue
         seen[node.name] = a
-        op, arriving = view.ops[node.name].to(torch.float64, CPU), {}
+        op = view.ops[node.name].to(torch.float64, CPU)
+        arriving: dict[str, Tensor] = {}
         if isinstance(op, Input):
             lower, upper = (end[problem].flatten() for end in view.region.ends(node.name))
             value += sum(min(c * low, c * up) for c, low, up in zip(a, lower, upper, strict=True))
@@ -152,7 +153,7 @@ def reference(
             value += float(a @ zero.flatten())
             for i, name in enumerate(node.inputs):
                 piece = a @ matrix(op, i, shapes)
-                arriving[name] = arriving.get(name, 0.0) + piece
+                arriving[name] = arriving[name] + piece if name in arriving else piece
         else:
             line, new = view.lines[node.name], a.clone()
             fixed = slopes.get(node.name, {})
@@ -260,12 +261,9 @@ def test_units_of_one_slope_pay_no_offset(name: str) -> None:
     rows = start_rows(graph, start)
     count = math.prod(graph[name].shape)
     places = [(p, r, u) for p, r in ((0, 0), (0, 2), (1, 1)) for u in range(count) if u != r]
-    fixed = {
-        name: Fixed(
-            *(torch.tensor(place) for place in zip(*places, strict=True)),
-            torch.linspace(0.0, 1.0, len(places)).double(),
-        )
-    }
+    problems, numbers, units = (torch.tensor(place) for place in zip(*places, strict=True))
+    slopes = torch.linspace(0.0, 1.0, len(places)).double()
+    fixed = {name: Fixed(problems, numbers, units, slopes)}
     wanted, _ = references(view, start, rows, fixed=fixed)
     found = backward(view, start, rows, fixed=fixed)
     torch.testing.assert_close(found.value, wanted, rtol=1e-7, atol=1e-7)
@@ -445,7 +443,7 @@ def test_every_rounding_is_entered(
         elif isinstance(op, LinearOp):
             sizes = [torch.maximum(*(end.abs() for end in bounds.ends[n])) for n in inputs]
             largest = max(view.sizes[n] for n in inputs)
-            reach = op.to(torch.float64, CPU).spread(*sizes)  # type: ignore[attr-defined]
+            reach = op.to(torch.float64, CPU).spread(*sizes)
             offset = op.offset()
             if offset is not None:
                 reach = reach + offset.abs()

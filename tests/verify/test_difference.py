@@ -221,7 +221,10 @@ def test_other_activations_move_by_their_ends() -> None:
     # Not exactly by [2, 3], since only ReLUs are known to be the identity: [12 - 10.5, 13.5 - 10].
     assert close(leaky["again"], 0.5 + 1.5, 2.5 + 3.0)
     curved = derived_by_hand(Sigmoid(), "first/0", Zero(), {"total": (one(0.0), one(0.5))})
-    g = lambda x: 1 / (1 + math.exp(-x))  # noqa: E731
+
+    def g(x: float) -> float:
+        return 1 / (1 + math.exp(-x))
+
     assert curved["again"][0] == pytest.approx(0.5 + g(2.0) - g(0.5), abs=1e-12)
     assert curved["again"][1] == pytest.approx(2.5 + g(3.5) - g(0.0), abs=1e-12)
 
