@@ -166,6 +166,8 @@ class _Finder:
 
     def _add(self, kind: str, node: Node, becomes: ast.expr | str) -> None:
         text = becomes if isinstance(becomes, str) else _written(becomes)
+        if ast.unparse(node) == (becomes if isinstance(becomes, str) else ast.unparse(becomes)):
+            return  # a pair of two that are the same
         self.found.append((kind, ".".join(self._scope), self._span, node, text))
 
     def _body(self, body: list[ast.stmt]) -> None:

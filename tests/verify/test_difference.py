@@ -216,6 +216,101 @@ def test_units_that_stay_active_move_by_what_moves_them() -> None:
     assert close(rises["again"], 9.0, 14.0)
 
 
+@pytest.mark.parametrize("least", [0.0, 0.5])
+def test_units_are_active_from_zero_on(least: float) -> None:
+    active: dict[str, Interval] = {"total": (one(least), one(12.0)), "again": (one(9.0), one(11.0))}
+    found = derived_by_hand(ReLU(), "first/0", Zero(), active)
+    assert close(found["again"], 11.0, 14.0)
+    active["total"] = (one(4.0 + max(least, 0.25)), one(12.0))
+    found = derived_by_hand(ReLU(), "second/0", Zero(), active)
+    assert close(found["again"], 5.0, 9.0)
+
+
+def test_ends_that_are_no_numbers_say_nothing() -> None:
+    far = one(math.inf)
+    found = derived_by_hand(
+        ReLU(), "first/0", Zero(), {"total": (far, far), "first": (one(-3.0), far)}
+    )
+    assert found["again"][0] == -math.inf
+    assert found["again"][1] == math.inf
+
+
+def test_only_the_network_is_known_at_points() -> None:
+    """At single points the network's tensors are numbers; a circuit's own are not known by that."""
+    components = single(ReLU(), -4.0).components()
+    encoder = Encoder(components, Claim(Point([1.5]), Zero(), MaxAbs(1.0)))
+    query = encoder.encode(components.full().remove("again/0"))
+    difference, known = Difference(encoder), wide_known(encoder, query.circuit, {})
+    for node in encoder.network.nodes:
+        old = difference._old(known, node)
+        if node.name in query.tensors:
+            assert old is None, node.name
+        else:
+            assert old is encoder.at_point[node.name]
+    assert {"first", "y"} - set(query.tensors) == {"first"}
+    ranging = Encoder(components, Claim(Box([1.0], [2.0]), Zero(), MaxAbs(1.0)))
+    known = wide_known(ranging, ranging.components.full(), {})
+    assert Difference(ranging)._old(known, ranging.network["first"]) is None
+
+
+def three_units() -> tuple[Encoder, Difference, Circuit, Circuit]:
+    """One unit that stays, one that goes, and one that was gone before."""
+    w, builder = weights(0), GraphBuilder()
+    x = builder.input("x", (2,))
+    hidden = builder.add("hidden", Linear(w(3, 2), w(3)), x)
+    graph = builder.build([builder.add("y", Linear(w(1, 3)), builder.add("relu", ReLU(), hidden))])
+    components = graph.components()
+    claim = Claim(Box([0.0, 0.0], [1.0, 1.0]), Constant(0.3), MaxAbs(1.0))
+    encoder = Encoder(components, claim)
+    before = components.full().remove("hidden/2")
+    return encoder, Difference(encoder), before, before.remove("hidden/1")
+
+
+def at_site(
+    change: Interval | None, old: Interval | None, same: bool = False
+) -> list[tuple[float, float]] | None:
+    """What is behind the patch, unit by unit."""
+    encoder, difference, before, after = three_units()
+    ((name, site),) = ((n, s) for n, s in encoder.sites.items() if s.layer.name == "hidden")
+    known = wide_known(encoder, before, {})
+    node, query = encoder.network[name], known.query
+    if old is not None:
+        known = Known(before, query, {query.held(name).node: query.held(name).node_bounds(old)})
+    masks = (encoder.components.masks([c]) for c in (before, before if same else after))
+    found = difference._at_site(known, node, site, change, *masks)
+    if found is None:
+        return None
+    pairs = zip(*(end.expand(1, 3)[0].tolist() for end in found), strict=True)
+    return [(low, high) for low, high in pairs]
+
+
+def row(*values: float) -> Tensor:
+    return torch.tensor([values], dtype=torch.float64)
+
+
+def test_behind_a_patch_by_hand() -> None:
+    change = (row(-1.0, -2.0, -3.0), row(4.0, 5.0, 6.0))
+    old = (row(10.0, 0.1, 30.0), row(11.0, 0.7, 33.0))
+    stays, goes, gone = at_site(change, old) or []
+    assert stays == (-1.0, 4.0)
+    assert gone == (0.0, 0.0)
+    low, high = (Fraction(0.3) - Fraction(end) for end in (0.7, 0.1))
+    assert goes == pytest.approx((float(low), float(high)), abs=1e-15)
+    assert at_site(None, old) == [(0.0, 0.0), goes, (0.0, 0.0)]
+    unknown = at_site(change, None)
+    assert unknown == [(-1.0, 4.0), (-math.inf, math.inf), (0.0, 0.0)]
+    assert at_site(change, old, same=True) == [(-1.0, 4.0), (-2.0, 5.0), (0.0, 0.0)]
+    assert at_site(None, old, same=True) is None
+
+
+def test_a_jump_is_rounded_outward() -> None:
+    for i in range(60):
+        old = (row(0.0, i / 7, 0.0), row(1.0, i / 3, 1.0))
+        _, (low, high), _ = at_site(None, old) or []
+        assert Fraction(low) <= Fraction(0.3) - Fraction(i / 3)
+        assert Fraction(high) >= Fraction(0.3) - Fraction(i / 7)
+
+
 def test_other_activations_move_by_their_ends() -> None:
     leaky = derived_by_hand(LeakyReLU(0.5), "first/0", Zero(), {"total": (one(10.0), one(10.5))})
     # Not exactly by [2, 3], since only ReLUs are known to be the identity: [12 - 10.5, 13.5 - 10].
@@ -254,21 +349,27 @@ def test_no_rounding_is_forgotten(slope: float, number: float | None) -> None:
         if drawn.random() < 0.5:  # ends that move by more than they are apart
             ends["first"] = (ends["first"][0], ends["first"][0] + drawn.random() * 1e-3)
             ends["total"] = (ends["total"][0], ends["total"][0] + drawn.random() * 1e-6)
-        known = wide_known(encoder, components.full(), {**NETWORK, **ends})
-        derived = difference.enclosures(known, query)
-        found = {name.partition("~")[0]: pair for name, pair in derived.items()}
         exact = {n: [Fraction(float(end)) for end in pair] for n, pair in ends.items()}
         low, high = patch - exact["first"][1], patch - exact["first"][0]
-        total, again = exact["total"], exact["again"]
+        total = exact["total"]
         new = [total[0] + low, total[1] + high]
-        assert Fraction(float(found["total"][0])) <= new[0]
-        assert Fraction(float(found["total"][1])) >= new[1]
         least = max(min(low, Fraction(0)), g(new[0]) - g(total[1]))
         most = min(max(high, Fraction(0)), g(new[1]) - g(total[0]))
         if not slope and total[0] >= 0 and new[0] >= 0:
             least, most = low, high
-        assert Fraction(float(found["again"][0])) <= again[0] + least
-        assert Fraction(float(found["again"][1])) >= again[1] + most
+        # What an end moves by is all that is left of it, to the last digit.
+        ends["acted"] = (one(-float(least)), one(-float(most)))
+        known = wide_known(encoder, components.full(), {**NETWORK, **ends})
+        derived = difference.enclosures(known, query)
+        found = {name.partition("~")[0]: pair for name, pair in derived.items()}
+        wanted = {
+            "total": new,
+            "acted": [least - Fraction(float(least)), most - Fraction(float(most))],
+            "again": [exact["again"][0] + least, exact["again"][1] + most],
+        }
+        for name, (lower, upper) in wanted.items():
+            assert Fraction(float(found[name][0])) <= lower, name
+            assert Fraction(float(found[name][1])) >= upper, name
 
 
 def test_what_is_not_known_is_derived_from_nothing() -> None:
