@@ -155,10 +155,13 @@ def main() -> int:
     print(f"\n{table(chosen, journal.outcomes, reasons)}\n")
     for fault in left:
         print(f"{fault}\n    = {reasons.get(fault.key, 'NOT EXPLAINED')}")
+    wrong = [fault for fault in chosen if fault.key in reasons and fault not in left]
+    for fault in wrong:
+        print(f"explained.toml explains what was caught:\n{fault}")
     for key in stale:
         print(f"explained.toml explains what is not there: {key}")
     print(f"{time.monotonic() - began:.0f} s")
-    bad = any(fault.key not in reasons for fault in left) or bool(stale)
+    bad = any(fault.key not in reasons for fault in left) or bool(stale or wrong)
     return int(bad or len(left) > (1 - SHARE) * len(chosen))
 
 

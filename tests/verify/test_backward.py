@@ -256,7 +256,7 @@ def test_multipliers_are_taken_off() -> None:
 def test_units_of_one_slope_pay_no_offset(name: str) -> None:
     """As if in these rows the lines of these units were the slope itself."""
     graph = dense()
-    view = bounds_of(graph, 3.0).view(torch.float64)
+    view = bounds_of(graph, 0.1 if name == "sigmoid" else 3.0).view(torch.float64)
     start = "y" if name == "sigmoid" else "fc3"
     rows = start_rows(graph, start)
     count = math.prod(graph[name].shape)
