@@ -441,7 +441,7 @@ def test_common_are_the_tensors_that_mean_the_same_in_every_query(patched: str) 
 def test_only_sites_that_lose_something_are_patched() -> None:
     components = dense_graph().components()
     claim = Claim(Ball([0.0] * 4, 0.1), Reachable(eps=0.1), MaxAbs(1.0))
-    for gone in ("fc1/0", "fc3/1", "fc5/0"):
+    for gone in ("fc1/0", "fc2/0", "fc3/1", "fc5/0"):
         query = Encoder(components, claim).encode(components.full().remove(gone))
         ((place, _),) = (s for s in _sites(components).items() if s[1] == gone.partition("/")[0])
         roles = (".masked", ".source", ".patched")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import signal
 import sys
 import time
@@ -165,6 +164,8 @@ def _judged(fault: Fault, items: list[pytest.Item], limit: int) -> tuple[str, st
         return UNREACHED, ""
 
     def work() -> Iterator[str]:
+        import resource  # there is none on Windows, nor a fork
+
         resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
         try:
             plant(fault)
