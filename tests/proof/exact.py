@@ -6,10 +6,10 @@ Sigmoid and tanh are taken from 80 digits. Nothing here is shared with the check
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
-import mpmath
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
@@ -25,20 +25,16 @@ def fractions(values: Any) -> Array:
     return made
 
 
-def curve(function: Callable[[Any], Any]) -> Callable[[Array], Array]:
-    """A function of mpmath on fractions."""
+def curve(tanh: bool) -> Callable[[Array], Array]:
+    """Sigmoid or tanh, of fractions."""
 
     def one(value: Fraction) -> Fraction:
-        with mpmath.workdps(80):
-            found = function(mpmath.mpf(value.numerator) / value.denominator)
-            sign, digits, exponent, _ = found._mpf_
-            return Fraction(digits) * Fraction(2) ** exponent * (-1) ** sign
+        with localcontext(prec=80):
+            x = Decimal(value.numerator) / Decimal(value.denominator)
+            y = 1 / (1 + (-(1 + tanh) * x).exp())
+            return Fraction((1 + tanh) * y - tanh)
 
     return np.vectorize(one, otypes=[object])
-
-
-def sigmoid(value: Any) -> Any:
-    return 1 / (1 + mpmath.exp(-value))
 
 
 def windows(a: Mapping[str, Any], shape: tuple[int, ...]) -> Iterator[tuple[int, int, list[Any]]]:
@@ -102,12 +98,13 @@ def _maximum(a: Mapping[str, Any], x: Array) -> Array:
 def _pad(a: Mapping[str, Any], x: Array, pads: Array, *_: Any) -> Array:
     half = len(pads) // 2
     around = list(zip(pads[:half].tolist(), pads[half:].tolist(), strict=True))
-    return np.pad(x, around, constant_values=Fraction(0))
+    zero: Any = Fraction(0)
+    return np.pad(x, around, constant_values=zero)
 
 
 def _clip(a: Mapping[str, Any], x: Array, low: Any = None, high: Any = None) -> Array:
-    least = x if low is None or low == -np.inf else np.maximum(x, Fraction(float(low)))
-    return least if high is None or high == np.inf else np.minimum(least, Fraction(float(high)))
+    least = x if low is None or low == -np.inf else np.maximum(x, fractions(low))
+    return least if high is None or high == np.inf else np.minimum(least, fractions(high))
 
 
 def _norm(a: Mapping[str, Any], x: Array, scale: Array, shift: Array, *_: Any) -> Array:
@@ -140,11 +137,11 @@ OPERATIONS: dict[str, Callable[..., Array]] = {
     "Mul": lambda a, x, y: x * y,
     "Pad": _pad,
     "ReduceMean": _mean,
-    "Relu": lambda a, x: np.maximum(x, Fraction(0)),
+    "Relu": lambda a, x: np.maximum(x, fractions(0)),
     "Reshape": lambda a, x, size: x.reshape(size),
-    "Sigmoid": lambda a, x: curve(sigmoid)(x),
+    "Sigmoid": lambda a, x: curve(False)(x),
     "Sub": lambda a, x, y: x - y,
-    "Tanh": lambda a, x: curve(mpmath.tanh)(x),
+    "Tanh": lambda a, x: curve(True)(x),
     "Transpose": lambda a, x: x.transpose(a["perm"]),
 }
 

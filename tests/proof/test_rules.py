@@ -344,9 +344,9 @@ def test_betas_by_hand() -> None:
     assert both.lower_bound(y, row(1), {}, row(0, 0)).tolist() == [-2]
     assert both.lower_bound(y, row(1), {}, row(1, 0)).tolist() == [-2]
     assert both.lower_bound(y, row(1), {}, row(Fraction(1, 2), 0)).tolist() == [-2]
-    for beta in (row(-1, 0), row(0), row(0, 0, 0), np.zeros((2, 2)), np.zeros((0, 2))):
+    for bad in (row(-1, 0), row(0), row(0, 0, 0), np.zeros((2, 2)), np.zeros((0, 2))):
         with pytest.raises(RefusedError, match="beta"):
-            both.lower_bound(y, row(1), {}, beta)
+            both.lower_bound(y, row(1), {}, bad)
 
 
 def test_an_empty_half_is_shown_by_a_positive_bound_of_nothing() -> None:
@@ -452,7 +452,7 @@ def test_only_what_a_removal_reaches_is_a_node_of_the_circuit() -> None:
     assert not {"C:x", "C:fc0"} & set(names)
     assert {"C:relu0", "C:fc1", "C:relu1"} <= set(names)
     assert problem.place("C:fc0") == problem.place("N:fc0")
-    node = problem.nodes[problem.place("C:relu0")]
+    node: Any = problem.nodes[problem.place("C:relu0")]
     assert node.twin == problem.place("N:relu0")
     assert node.differ.tolist() == removed["relu0"].tolist()
     assert node.removed is removed["relu0"]
@@ -461,7 +461,7 @@ def test_only_what_a_removal_reaches_is_a_node_of_the_circuit() -> None:
     lower, upper = whole.bounds[problem.place("C:relu0")]
     assert lower[1] == upper[1] == 7
     assert (upper[[0, 2, 3]] == whole.bounds[node.twin][1][[0, 2, 3]]).all()
-    after = problem.nodes[problem.place("C:fc1")]
+    after: Any = problem.nodes[problem.place("C:fc1")]
     assert after.differ.all()
     assert after.removed is None
     with pytest.raises(RefusedError, match="which there is not"):

@@ -94,14 +94,10 @@ class Convolution(Linear):
 
     def _windows(self) -> Iterator[tuple[int, int, slice, slice]]:
         """For each place of the kernel, what it reads of the padded maps."""
+        (down, across), (step, stride), (_, high, wide) = self.dilation, self.stride, self.out
         for i, j in np.ndindex(*self.weight.shape[2:]):
-            rows, columns = (
-                slice(place * apart, place * apart + step * count, step)
-                for place, apart, step, count in zip(
-                    (i, j), self.dilation, self.stride, self.out[1:], strict=True
-                )
-            )
-            yield i, j, rows, columns
+            rows = slice(i * down, i * down + step * high, step)
+            yield i, j, rows, slice(j * across, j * across + stride * wide, stride)
 
     def _padded(self, count: int, dtype: Any) -> tuple[Array, Array]:
         """Maps of zeros with padding, and with what the last stride reaches over; their inside."""
@@ -140,17 +136,15 @@ class Scale(Linear):
     bias: Array | None = None
     terms: int = 1
 
-    def _times(self, factor: Array, value: Array) -> Array:
-        return value / factor if self.divides else value * factor
+    def __post_init__(self) -> None:
+        self._kinds = _kinds(self.factor)
 
     def forward(self, kind: str, *inputs: Array) -> Array:
-        if kind == "touch":
-            return inputs[0] * (self.factor != 0)
-        factor = np.abs(self.factor) if kind == "size" else self.factor
-        return self._times(factor, inputs[0])
+        factor = self._kinds[kind]
+        return inputs[0] / factor if self.divides else inputs[0] * factor
 
     def backward(self, coefficients: Array) -> tuple[Array, ...]:
-        return (self._times(self.factor, coefficients),)
+        return (self.forward("value", coefficients),)
 
 
 @dataclass
@@ -357,5 +351,4 @@ def _exponential(x: Array) -> Array:
     return np.ldexp(total, count.astype(np.int64))
 
 
-Activation = Bend | Square | Curve
 Operation = Linear | Bend | Square | Curve

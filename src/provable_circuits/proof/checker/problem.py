@@ -90,10 +90,9 @@ class Problem:
 
     def place(self, name: str) -> int:
         """The node of that name; a tensor of C that differs nowhere is the network's."""
-        try:
-            return self.places[name]
-        except KeyError:
-            raise RefusedError(f"The proof speaks of {name[:80]!r}, which there is not.") from None
+        if name not in self.places:
+            raise RefusedError(f"The proof speaks of {name[:80]!r}, which there is not.")
+        return self.places[name]
 
 
 Patch = Mapping[str, Array] | Region | Mapping[str, Region]
@@ -108,9 +107,9 @@ class _Builder:
         self.places: dict[str, int] = {}
 
     def add(self, node: Node) -> int:
+        self.places[node.name] = len(self.nodes)
         self.nodes.append(node)
-        self.places[node.name] = len(self.nodes) - 1
-        return len(self.nodes) - 1
+        return self.places[node.name]
 
     def network(self, copy: str, region: Region) -> None:
         """A copy of the whole network over a region."""

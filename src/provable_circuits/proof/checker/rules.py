@@ -25,9 +25,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .arithmetic import LARGEST, Array, RefusedError, centred, magnitude
+from .arithmetic import LARGEST, Arithmetic, Array, RefusedError, centred, magnitude
 from .operations import Bounds, Linear
 from .problem import Node, Problem, Region
+
+Carried = dict[int, Array]
+"""Coefficients of nodes, by their places."""
 
 Alpha = Mapping[int, Array]
 """For nodes that are bent, the choice of the line below each unit: [k or 1, units], -1 for none."""
@@ -112,23 +115,18 @@ class Subdomain:
 
     # --- Backward -----------------------------------------------------------------------------
 
-    def lower_bound(
-        self, place: int, objectives: Array, alpha: Alpha, beta: Array | None = None
-    ) -> Array:
+    def lower_bound(self, place: int, rows: Array, alpha: Alpha, beta: Array = None) -> Array:
         """Lower bounds [k] of objectives [k, units] of one node; ``beta`` is [k, signs]."""
-        total, _ = self.backward(place, objectives, alpha, beta)
-        return total.value()
+        return self.backward(place, rows, alpha, beta)[0].value()
 
     def backward(
-        self, place: int, objectives: Array, alpha: Alpha, beta: Array | None
-    ) -> tuple[_Total, dict[int, Array]]:
+        self, place: int, rows: Array, alpha: Alpha, beta: Array
+    ) -> tuple[_Total, Carried]:
         """What the objectives add up to, and the coefficients that arrive at the inputs."""
-        problem = self.problem
-        carried: dict[int, Array] = {place: objectives}
-        total = _Total(self, len(objectives))
+        problem, carried, arrived = self.problem, {place: rows}, {}
+        total = _Total(problem.arithmetic, len(rows))
         if beta is not None:
-            self._constrain(carried, total, beta, len(objectives))
-        arrived: dict[int, Array] = {}
+            self._constrain(carried, total, beta, len(rows))
         for at in range(max(carried, default=place), -1, -1):
             coefficients = carried.pop(at, None)
             if coefficients is None:
@@ -153,16 +151,15 @@ class Subdomain:
                 total.rounded(coefficients, self.reach[at], node.operation.terms + 2)
                 if node.operation.bias is not None:
                     total.product(coefficients, problem.arithmetic.array(node.operation.bias))
-                for source, part in zip(
-                    node.inputs, node.operation.backward(coefficients), strict=False
-                ):
+                parts = node.operation.backward(coefficients)
+                for source, part in zip(node.inputs, parts, strict=False):
                     self._pass(carried, total, source, part)
             else:
                 self._activation(carried, total, node, coefficients, alpha)
         return total, arrived
 
     def _activation(
-        self, carried: dict[int, Array], total: _Total, node: Node, a: Array, alpha: Alpha
+        self, carried: Carried, total: _Total, node: Node, a: Array, alpha: Alpha
     ) -> None:
         """Lines in place of an activation: below it for a >= 0, above it for a < 0."""
         source = node.inputs[0]
@@ -177,7 +174,7 @@ class Subdomain:
         total.rounded(part, magnitude(*bounds), 1)
         self._pass(carried, total, source, part)
 
-    def _pass(self, carried: dict[int, Array], total: _Total, to: int, part: Array) -> None:
+    def _pass(self, carried: Carried, total: _Total, to: int, part: Array) -> None:
         """Add coefficients to those that a node has already."""
         if not (part != 0).any():
             return
@@ -186,7 +183,7 @@ class Subdomain:
             total.rounded(part, magnitude(*self.bounds[to]), 1)
         carried[to] = part
 
-    def _constrain(self, carried: dict[int, Array], total: _Total, beta: Array, count: int) -> None:
+    def _constrain(self, carried: Carried, total: _Total, beta: Array, count: int) -> None:
         """Add beta * x <= 0 for each sign: beta <= 0 where x >= 0, and beta >= 0 where x <= 0."""
         if beta.shape != (count, len(self.signs)) or (beta < 0).any():
             raise RefusedError("A beta is negative, or not there for each split and objective.")
@@ -211,13 +208,11 @@ class Subdomain:
 
     def at_sign(self, sign: Sign) -> Subdomain:
         """The points at which a unit has a sign."""
-        lower, upper = (bound.copy() for bound in self.bounds[sign.node])
-        if sign.positive:
-            lower[sign.unit] = max(lower[sign.unit], 0 * lower[sign.unit])
-        else:
-            upper[sign.unit] = min(upper[sign.unit], 0 * upper[sign.unit])
+        bounds = lower, upper = tuple(bound.copy() for bound in self.bounds[sign.node])
+        end, nearer = (lower, max) if sign.positive else (upper, min)
+        end[sign.unit] = nearer(end[sign.unit], 0 * end[sign.unit])
         child = replace(self, signs=(*self.signs, sign))
-        child.propagate({sign.node: (lower, upper)})
+        child.propagate({sign.node: bounds})
         return child
 
     def at_side(self, side: Side) -> Subdomain:
@@ -249,10 +244,9 @@ def _cut(problem: Problem, region: Region, side: Side) -> Region:
 class _Total:
     """What is known of k objectives: a sum in float64, and an upper bound of its error."""
 
-    def __init__(self, subdomain: Subdomain, count: int) -> None:
-        self._arithmetic = subdomain.problem.arithmetic
-        self._sum = self._arithmetic.zeros(count)
-        self._error = self._arithmetic.zeros(count)
+    def __init__(self, arithmetic: Arithmetic, count: int) -> None:
+        self._arithmetic = arithmetic
+        self._sum, self._error = arithmetic.zeros(count), arithmetic.zeros(count)
 
     def value(self) -> Array:
         """A number that no objective is below."""
