@@ -17,7 +17,7 @@ from provable_circuits.proof.checker.arithmetic import Arithmetic, RefusedError
 from provable_circuits.proof.checker.network import parse_network
 from provable_circuits.proof.checker.operations import Bend, Linear, Matrix, Square
 from provable_circuits.proof.checker.problem import Problem, Region, Step, build
-from provable_circuits.proof.checker.rules import Side, Sign, Subdomain
+from provable_circuits.proof.checker.rules import Side, Sign, Subdomain, _Total
 
 Array = Any
 FLOAT, EXACT = Arithmetic(), Arithmetic(exact=True)
@@ -358,6 +358,34 @@ def test_an_empty_half_is_shown_by_a_positive_bound_of_nothing() -> None:
     assert none.bounds[h][0].tolist() == [1, Fraction(-5, 2)]
     assert none.bounds[h][1].tolist() == [1, Fraction(1, 2)]  # contradicting: any will do
     assert corner.lower_bound(y, row(0), {}, np.zeros((1, 0))).tolist() == [0]
+
+
+def test_roundings_of_a_backward_pass_are_counted() -> None:
+    """Of coefficients that meet at a node, and of those behind an activation."""
+    whole = Subdomain.whole(small(arithmetic=FLOAT))
+    h, u = whole.problem.place("N:h"), 2.0**-53
+    for unit, (low, high) in enumerate(((-2, 4), (-4, 2))):
+        part = np.array([[0.1, 0.0]])[:, :: 1 - 2 * unit]
+        size = max(-low, high)
+        total, carried = _Total(FLOAT, 1), {h: part}
+        whole._pass(carried, total, h, 2 * part)
+        assert (carried[h] == part + 2 * part).all()
+        assert u * 0.3 * size <= total._error[0] <= 1.01 * u * 0.3 * size
+        before = total._error
+        whole._pass(carried, total, h - 1, part)
+        whole._pass(carried, total, h, 0 * part)
+        assert (total._error == before).all()
+        assert list(carried) == [h, h - 1]
+        for sign in (1, -1):
+            total, carried = _Total(FLOAT, 1), {}
+            whole._activation(
+                carried, total, whole.problem.nodes[h + 1], sign * part, {h: np.ones((1, 2))}
+            )
+            slope = abs(carried[h][0, unit])
+            gap = 0.1 * 4 / 3 * (sign < 0)
+            assert u * slope * size <= total._error[0] <= 1.1 * u * (slope * size + 4 * gap)
+            assert total._error[0] >= u * (slope * size + 2 * gap)
+            assert total._sum[0] == pytest.approx(-gap)
 
 
 def test_tightened_bounds_by_hand() -> None:

@@ -306,7 +306,7 @@ def _convolve(node: _Node) -> None:
         bias = np.repeat(_real(node.constant(2)).reshape(weight.shape[0]), math.prod(out))
     made = (weight.shape[0], *out)
     _positive(made)
-    _bounded([shape[0], *(shape[1 + i] + 2 * pads[i] + stride[i] for i in (0, 1))])
+    _bounded([shape[0], *(shape[1 + i] + 2 * pads[i] for i in (0, 1))])
     operation = Convolution(
         weight, shape, made, _pair(stride), _pair(pads), _pair(dilation), groups, bias
     )

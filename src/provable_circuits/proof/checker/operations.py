@@ -100,12 +100,9 @@ class Convolution(Linear):
             yield i, j, rows, slice(j * across, j * across + stride * wide, stride)
 
     def _padded(self, count: int, dtype: Any) -> tuple[Array, Array]:
-        """Maps of zeros with padding, and with what the last stride reaches over; their inside."""
-        channels, high, wide = self.size
-        top, side = self.pads
-        reads = [(rows.stop, columns.stop) for _, _, rows, columns in self._windows()]
-        room = np.maximum((high + 2 * top, wide + 2 * side), np.max(reads, axis=0))
-        maps = np.zeros((count, channels, *room), dtype=dtype)
+        """Maps of zeros with padding, and their inside."""
+        (channels, high, wide), (top, side) = self.size, self.pads
+        maps = np.zeros((count, channels, high + 2 * top, wide + 2 * side), dtype=dtype)
         return maps, maps[:, :, top : top + high, side : side + wide]
 
     def forward(self, kind: str, *inputs: Array) -> Array:
@@ -192,7 +189,7 @@ class Gather(Linear):
     divisor: Array | None = None
 
     def __post_init__(self) -> None:
-        reads = np.bincount(self.index[self.index >= 0], minlength=1).max(initial=1)
+        reads = np.bincount(self.index[self.index >= 0]).max(initial=1)
         self.terms = max(self.index.shape[1], int(reads)) + 1
 
     def forward(self, kind: str, *inputs: Array) -> Array:
