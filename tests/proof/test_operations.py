@@ -244,6 +244,8 @@ def test_lines_of_bends(slope: float, seed: int) -> None:
     least, most = Bend(slope).interval(FLOAT, (low, high))
     reached = [function(x).astype(float) for x in inside(low, high)]
     assert np.allclose(least, np.min(reached, axis=0), rtol=1e-12, atol=1e-320)
+    if slope <= 0:
+        assert (least[(low <= 0) & (high >= 0)] == 0).all()
     assert np.allclose(most, np.max(reached, axis=0), rtol=1e-12, atol=1e-320)
 
 

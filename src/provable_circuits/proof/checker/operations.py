@@ -229,12 +229,12 @@ class Bend:
     def interval(self, arithmetic: Arithmetic, bounds: Bounds) -> Bounds:
         low, high = bounds
         if self.slope == 0:
-            return np.maximum(low, 0 * low), np.maximum(high, 0 * high)
+            return np.maximum(low, 0), np.maximum(high, 0)
         slope = arithmetic.array([self.slope])[0]
         ends = [np.where(end >= 0, end, slope * end) for end in bounds]
         least, most = arithmetic.down(np.minimum(*ends)), arithmetic.up(np.maximum(*ends))
         turns = (slope < 0) & (low <= 0) & (high >= 0)
-        return np.where(turns, 0 * low, least), most
+        return np.where(turns, 0, least), most
 
     def lines(self, arithmetic: Arithmetic, bounds: Bounds, alpha: Array | None) -> Lines:
         """Below, a line through 0 of a slope between the two; above, one that is so at both bounds.
@@ -252,7 +252,7 @@ class Bend:
             chosen = wider[None]
         else:
             chosen = np.where(alpha < 0, wider, slope + alpha * (one - slope))
-            chosen = np.minimum(np.maximum(chosen, slope), one)
+            chosen = np.clip(chosen, slope, one)
         width = np.where(open_, high - low, one)
         above = np.where(open_, (high - slope * low) / width, fixed)
         gap = np.maximum(slope * low - above * low, high - above * high)
@@ -271,8 +271,8 @@ class Square:
         low, high = bounds
         squares = low * low, high * high
         most = arithmetic.up(np.maximum(*squares))
-        least = np.maximum(arithmetic.down(np.minimum(*squares)), 0 * low)
-        return np.where((low <= 0) & (high >= 0), 0 * low, least), most
+        least = np.maximum(arithmetic.down(np.minimum(*squares)), 0)
+        return np.where((low <= 0) & (high >= 0), 0, least), most
 
     def lines(self, arithmetic: Arithmetic, bounds: Bounds, alpha: Array | None) -> Lines:
         low, high = bounds

@@ -210,7 +210,7 @@ class Subdomain:
         """The points at which a unit has a sign."""
         bounds = lower, upper = tuple(bound.copy() for bound in self.bounds[sign.node])
         end, nearer = (lower, max) if sign.positive else (upper, min)
-        end[sign.unit] = nearer(end[sign.unit], 0 * end[sign.unit])
+        end[sign.unit] = nearer(end[sign.unit], 0)
         child = replace(self, signs=(*self.signs, sign))
         child.propagate({sign.node: bounds})
         return child
