@@ -453,6 +453,31 @@ def test_bounds_that_contradict_each_other_or_are_too_large_are_refused() -> Non
         Subdomain.whole(problem)  # the network's difference is twice as large
 
 
+def test_bounds_may_be_as_large_as_2_to_60() -> None:
+    large = np.array([2.0**60, 2.0**60])
+    steps = [Step("z", None, (), 2)]
+    whole = Subdomain.whole(build(FLOAT, steps, "z", Region(-large, large), {}, {}, METRICS[4]))
+    assert whole.bounds[0][1].tolist() == large.tolist()
+
+
+def test_an_empty_subdomain_may_have_any_bounds() -> None:
+    """By a sign that no point has, and by sides of a box that leave the ball."""
+    steps = [Step("z", None, (), 2), Step("h", Matrix(np.array([[1.0], [1]])), ("z",), 1)]
+    box = Region(np.array([1.0, 1]), np.array([2.0, 2]))
+    metric = {"kind": "norm", "p": 1, "tolerance": 1.0}
+    whole = Subdomain.whole(build(FLOAT, steps, "h", box, {}, {}, metric))
+    none = whole.at_sign(Sign(0, 1, False))
+    assert none.bounds[0][0].tolist() == [1, 1]
+    assert none.bounds[0][1].tolist() == [2, 1]
+    centre = np.zeros(2)
+    ball = Region(centre - 0.5, centre + 0.5, 2, 0.5, centre)
+    whole = Subdomain.whole(build(FLOAT, steps, "h", ball, {}, {}, metric))
+    corner = whole.at_side(Side(0, 0, 0.5, True)).at_side(Side(0, 1, 0.5, True))
+    corner.tighten(1, np.array([0]), {})
+    lower, upper = corner.bounds[1]
+    assert lower[0] == upper[0] == pytest.approx(1)
+
+
 def test_rational_arithmetic_has_no_balls() -> None:
     region = Region(fractions([0.0]), fractions([1.0]), 2, 0.5, fractions([0.5]))
     steps = [Step("z", None, (), 1)]
@@ -527,6 +552,8 @@ def test_metrics(metric: dict[str, Any]) -> None:
         ([1.0, 3], [3.0, 2]),
         ([0.0, 0], [0.0, -0.375]),
         ([0.0, 0], [0.375, 0.375]),
+        ([0.0, 0], [0.0, -0.75]),
+        ([0.0, 0], [-0.75, 0.0]),
     ):
         n, c = np.array(network), np.array(circuit)
         off = c - n
@@ -541,6 +568,7 @@ def test_metrics(metric: dict[str, Any]) -> None:
             node.name
         ]
         assert ((problem.objectives @ value + problem.offsets >= 0).all()) == holds
+    assert problem.offsets.shape == (len(problem.objectives),)
     if metric.get("p") == 2:
         assert problem.offsets[0] < 0.25
         assert isinstance(node.operation, Square)

@@ -68,8 +68,8 @@ class Node:
     inputs: tuple[int, ...]
     units: int
     twin: int | None = None
-    differ: Array | None = None
-    removed: Array | None = None
+    differ: Array = None
+    removed: Array = None
     patch: Array | int | None = None
 
 

@@ -109,7 +109,7 @@ class Subdomain:
         if node.removed is not None:
             patch = self.bounds[node.patch] if isinstance(node.patch, int) else (node.patch,) * 2
             bounds = _where(node.removed, patch, bounds)
-        if node.twin is not None and node.differ is not None:
+        if node.twin is not None:
             bounds = _where(node.differ, bounds, self.bounds[node.twin])
         return bounds, reach
 
@@ -132,7 +132,7 @@ class Subdomain:
             if coefficients is None:
                 continue
             node = problem.nodes[at]
-            if node.twin is not None and node.differ is not None:
+            if node.twin is not None:
                 self._pass(carried, total, node.twin, coefficients * ~node.differ)
                 coefficients = coefficients * node.differ
             if node.removed is not None:

@@ -87,9 +87,10 @@ class Proof:
             raise node.wrong("a split of a unit")
         place = self._problem.place(parts[0].text())
         unit = parts[1].integer(self._problem.nodes[place].units)
-        differ, twin = self._problem.nodes[place].differ, self._problem.nodes[place].twin
-        shared = twin is not None and differ is not None and not differ[unit]
-        return (twin if shared else place), unit  # type: ignore[return-value]
+        node_of = self._problem.nodes[place]
+        if node_of.twin is not None and not node_of.differ[unit]:
+            place = node_of.twin
+        return place, unit
 
     def _tighten(self, subdomain: Subdomain, data: Data, alpha: dict[int, Array]) -> None:
         """Backward bounds of the unstable units of some nodes, in the order given."""
