@@ -28,10 +28,10 @@ TARGETS: dict[str, tuple[str, ...]] = {
     **{
         f"proof/checker/{name}.py": tuple(f"tests/proof/test_{test}.py" for test in tests)
         for name, tests in {
-            "arithmetic": ("operations", "rules"),
-            "operations": ("operations", "reader", "rules"),
-            "problem": ("rules", "operations"),
-            "rules": ("rules", "operations", "tree"),
+            "arithmetic": ("arithmetic", "operations", "rules"),
+            "operations": ("operations", "reader", "rules_by_hand", "rules"),
+            "problem": ("problem", "rules_by_hand", "operations", "rules"),
+            "rules": ("rules_by_hand", "arithmetic", "operations", "problem", "tree", "rules"),
             "tree": ("tree",),
             "protobuf": ("reader",),
             "network": ("reader",),

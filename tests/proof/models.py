@@ -213,3 +213,12 @@ BY_HAND: dict[str, bytes] = {
 
 FILES: dict[str, bytes] = {**{name: written(graph) for name, graph in GRAPHS.items()}, **BY_HAND}
 CURVED = ("sigmoid", "tanh")
+
+METRICS: list[dict[str, Any]] = [
+    {"kind": "max-abs", "tolerance": 0.5},
+    {"kind": "logit-difference", "tolerance": 0.25, "target": 1},
+    {"kind": "norm", "p": 1, "tolerance": 0.5},
+    {"kind": "norm", "p": 2, "tolerance": 0.5},
+    {"kind": "winner-margin", "winner": 1, "others": [0], "margin": 0.125},
+]
+"""One of each kind of metric, for networks of two outputs or more."""

@@ -12,11 +12,14 @@ from provable_circuits.proof.checker.arithmetic import Arithmetic, RefusedError
 from provable_circuits.proof.checker.data import Data
 from provable_circuits.proof.checker.operations import Bend, Matrix
 from provable_circuits.proof.checker.problem import Problem, Region, Step, build
+from provable_circuits.proof.checker.rules import Subdomain
 from provable_circuits.proof.checker.tree import Proof
 
 FLOAT, EXACT = Arithmetic(), Arithmetic(exact=True)
 ARRAYS: dict[str, Any] = {
     "units": np.array([0, 1], dtype=np.int32),
+    "second": np.array([1], dtype=np.int32),
+    "one": np.array([[255]], dtype=np.uint8),
     "far": np.array([0, 2], dtype=np.int32),
     "before": np.array([-1, 0], dtype=np.int32),
     "pair": np.array([[0, 1]], dtype=np.int32),
@@ -140,6 +143,10 @@ def test_betas_and_alphas_that_do_not_fit_are_refused() -> None:
     for beta in ([["1/2"], ["1/2"]], [["1/2", "0"]], [[]], [["-1/2"]]):
         with pytest.raises(RefusedError):
             check(9.0, split, {"close": {"beta": beta, "exact": True}}, CLOSE, **one, **rest)
+    pair: Any = {"close": {"beta": [["1/2"], ["1/3"]], "exact": True}}
+    assert check(9.0, split, pair, CLOSE) == 2
+    twice: Any = {"close": {"beta": [["1/2", "1/3"]], "exact": True}}
+    assert check(9.0, split, split, twice, CLOSE, CLOSE, **one, **rest) == 4
     with pytest.raises(RefusedError, match="fractions for each"):
         check(9.0, split, {"close": {"beta": [["1/2"]]}}, CLOSE, **one, **rest)
     good = {"alpha": {"N:h": ["units", "half"]}, **CLOSE}
@@ -180,6 +187,8 @@ def test_alphas_are_those_of_their_node_and_below() -> None:
     assert bounds["steep"] == -2 - 0.5
     assert bounds["none"] == -0.5
     assert bounds["flat"] == pytest.approx(-1.5, abs=0.01)
+    other = {"alpha": {"N:h": ["second", "one"]}}
+    assert _bound({**other, **CLOSE}) == -0.5  # where none is chosen, that of the wider side
     split = {"split": ["N:h", 1]}
     assert _bound({**steep, **split}, CLOSE, CLOSE) == -2.5
     assert _bound({**steep, **split}, {**flat, **CLOSE}, CLOSE) == pytest.approx(-1.5, abs=0.01)
@@ -231,3 +240,28 @@ def test_a_split_of_a_unit_that_does_not_differ_is_the_networks() -> None:
     assert proof._unit(parts[1], node) == (asked.place("N:r"), 1)
     alike = [Data("C:h", "name"), Data(1, "unit")]
     assert proof._unit(alike, node) == (asked.place("N:h"), 1)
+
+
+def test_unstable_units_are_tightened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a node of the circuit those that differ, and no node without unstable units."""
+    asked: dict[str, list[int]] = {}
+
+    def tighten(self: Subdomain, place: int, units: Any, alpha: Any) -> None:
+        asked[self.problem.nodes[place].name] = units.tolist()
+
+    monkeypatch.setattr(Subdomain, "tighten", tighten)
+    at = problem(9.0)
+    proof = Proof(at, lambda: at, array, Data({"trees": []}, "proof"))
+    root = Subdomain.whole(at)
+    names = ["N:h", "C:r", "N:z", "D:difference"]
+    proof._tighten(root, Data({"tighten": names}, "proof"), {})
+    assert asked == {"N:h": [0, 1], "C:r": [], "N:z": [0, 1], "D:difference": [0]}
+    place = at.place("C:r")
+    root.bounds[place] = np.array([-0.5, -0.5]), np.array([0.5, 0.5])
+    root.bounds[1] = np.array([-0.5, 0.0]), np.array([0.25, 0.5])
+    proof._tighten(root, Data({"tighten": names[:2]}, "proof"), {})
+    assert asked["C:r"] == [0]
+    assert asked["N:h"] == [0]
+    root.bounds[1] = np.array([-0.5, -0.5]), np.array([0.0, 0.5])
+    proof._tighten(root, Data({"tighten": names[:1]}, "proof"), {})
+    assert asked["N:h"] == [1]
