@@ -259,7 +259,7 @@ PRODUCTS = {
 def test_products_must_be_plain(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fast multiplication, single precision and flushed numbers are found out."""
 
-    class Like(np.ndarray):  # type: ignore[type-arg]
+    class Like(np.ndarray[Any, Any]):
         """An array whose products another function makes."""
 
         product: Any = staticmethod(np.matmul)
@@ -278,8 +278,8 @@ class _Numpy:
     """NumPy, with matrices of another class."""
 
     def __init__(self, like: type) -> None:
-        self.ones = lambda *a: np.ones(*a).view(like)
-        self.eye = lambda *a: np.eye(*a).view(like)
+        self.ones: Any = lambda *a: np.ones(*a).view(like)
+        self.eye: Any = lambda *a: np.eye(*a).view(like)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(np, name)
@@ -315,6 +315,9 @@ def test_balls_of_the_1_norm_by_hand() -> None:
         total.least(np.array([[2.0, -1.0]]) * sign, Region(*ends, 1, 0.75, np.zeros(2)))
         assert total.value()[0] == pytest.approx(-1.25, abs=1e-13)
         assert total.value()[0] <= -1.25
+    total = _total(1)  # more budget than the box has room for
+    total.least(np.array([[2.0, -1.0]]), Region(low, high, 1, 7.0, np.zeros(2)))
+    assert total.value()[0] == pytest.approx(-1.5, abs=1e-13)
 
 
 @pytest.mark.parametrize("p", [1, 2])

@@ -304,6 +304,31 @@ def test_lines_of_curves(tanh: bool) -> None:
         operation.lines(EXACT, (fractions(low), fractions(high)), None)
 
 
+@pytest.mark.parametrize("tanh", [False, True])
+def test_lines_of_curves_between_the_grid(tanh: bool) -> None:
+    """Where a curve is furthest from its lines; and they are no further than the cells allow."""
+    rng = np.random.default_rng(0)
+    low, width = rng.normal(size=400) * 3, rng.uniform(1, 12, 400)
+    high = low + width
+    lines = Curve(tanh).lines(FLOAT, (low, high), None)
+    slope, function = lines.below[0], curve(tanh)
+    steepest = 1.0 if tanh else 0.25
+    shares = np.sqrt(np.maximum(1 - slope / steepest, 0))  # |tanh| where the slope is that
+    turn = np.arctanh(np.minimum(shares, 1 - 1e-15)) * (1 if tanh else 2)
+    bend = (0.7699 if tanh else 0.09623) * (width / 128) ** 2 / 8
+    for sign in (1, -1):
+        x = fractions(np.clip(sign * turn, low, high))
+        y = function(x)
+        above = fractions(lines.above[0]) * x + fractions(lines.above_at) - y
+        below = y - fractions(lines.below[0]) * x - fractions(lines.below_at)
+        assert above.min() >= 0
+        assert below.min() >= 0
+    places = np.linspace(0, 1, 1500)[:, None] * width + low
+    off = Curve(tanh).value(places) - slope * places
+    assert (lines.above_at - off.max(axis=0) <= 1.02 * bend + 1e-11).all()
+    assert (off.min(axis=0) - lines.below_at <= 1.02 * bend + 1e-11).all()
+
+
 def test_values_of_curves() -> None:
     """Far more exact than the error that is allowed for: an argument of 700 and more too."""
     x = np.concatenate([np.linspace(-40, 40, 400), [700.5, -700.5, 1e5, -1e5, 0.0, 5e-324]])

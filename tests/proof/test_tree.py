@@ -228,6 +228,8 @@ def test_malformed_nodes_are_refused() -> None:
         with pytest.raises(RefusedError):
             check(9.0, node, CLOSE, CLOSE) if "s" in "".join(node)[:1] else check(9.0, node)
     with pytest.raises(RefusedError):
+        check(9.0, CLOSE, more=[{"objectives": [0], "nodes": [CLOSE], "other": 1}])
+    with pytest.raises(RefusedError):
         Proof(problem(9.0), lambda: problem(9.0), array, Data({"trees": [], "x": 1}, "proof"))
 
 
@@ -265,3 +267,17 @@ def test_unstable_units_are_tightened(monkeypatch: pytest.MonkeyPatch) -> None:
     root.bounds[1] = np.array([-0.5, -0.5]), np.array([0.0, 0.5])
     proof._tighten(root, Data({"tighten": names[:1]}, "proof"), {})
     assert asked["N:h"] == [1]
+    asked.clear()
+    check(9.0, {**CLOSE, "tighten": ["C:r"]}, tighten=["N:h"])
+    assert list(asked) == ["N:h", "C:r"]
+
+
+def test_halves_are_two() -> None:
+    at = problem(9.0)
+    proof, root = Proof(at, lambda: at, array, Data({"trees": []}, "proof")), Subdomain.whole(at)
+    lower, upper = proof._halves(root, Data({"side": ["N:z", 1, 0.25]}, "node"))
+    assert [(s.unit, s.value, s.above) for s in lower.sides] == [(1, 0.25, False)]
+    assert [(s.unit, s.value, s.above) for s in upper.sides] == [(1, 0.25, True)]
+    lower, upper = proof._halves(root, Data({"split": ["N:h", 1]}, "node"))
+    assert [(s.node, s.unit, s.positive) for s in lower.signs] == [(1, 1, False)]
+    assert [(s.node, s.unit, s.positive) for s in upper.signs] == [(1, 1, True)]

@@ -322,8 +322,7 @@ class Curve:
         off = self.value(grid) - slope * grid
         cell = np.abs(np.diff(grid, axis=0)).max(axis=0) * (1 + 2.0**-30)
         bend = 0.77 if self.tanh else 0.0963
-        size = np.abs(slope) * np.maximum(np.abs(low), np.abs(high))
-        slack = bend * cell * cell / 8 + CURVE_ERROR * (1 + size)
+        slack = bend * cell * cell / 8 + 2 * CURVE_ERROR  # of f, and of s x, which is below 1
         slack = arithmetic.grown(slack) + arithmetic.tiny(8)
         return Lines(slope[None], off.min(axis=0) - slack, slope[None], off.max(axis=0) + slack)
 
