@@ -34,6 +34,17 @@ from .protobuf import Message
 
 OPERATOR_SET = 22
 MOST_UNITS = 2**22
+"""No tensor may have more units; all of them together no more than four times as many."""
+
+# The fields of each message that change nothing or are read below: others are refused.
+MODEL = {1, 2, 3, 4, 5, 6, 7, 8, 14}
+GRAPH = {1, 2, 5, 10, 11, 12, 13, 16}
+NODE = {1, 2, 3, 4, 5, 6, 7, 9}
+ATTRIBUTE = {1, 2, 3, 4, 7, 8, 9, 13, 20}
+TENSOR = {1, 2, 8, 9, 12, 16}
+FLOAT, INTEGER, TEXT, INTEGERS = 1, 2, 3, 7
+"""Types of attributes."""
+
 TYPES = {1: np.float32, 7: np.int64, 11: np.float64}
 RAW = {1: "<f4", 7: "<i8", 11: "<f8"}
 
@@ -42,7 +53,7 @@ Shape = tuple[int, ...]
 
 @dataclass
 class Network:
-    """Steps in order, the shape of every tensor, and the names of input and output."""
+    """Steps in order, the shape of every tensor of the file, and the names of input and output."""
 
     steps: list[Step]
     shapes: dict[str, Shape]
@@ -52,13 +63,14 @@ class Network:
 
 def parse_network(data: bytes, arithmetic: Arithmetic | None = None) -> Network:
     """The network of the bytes of an ONNX file, with its weights as numbers of an arithmetic."""
-    model = Message(data)
-    opsets = {m.text(1): m.integer(2) for m in model.messages(8)}
-    if opsets != {"": OPERATOR_SET}:
+    model = Message(data, MODEL)
+    opsets = [(m.text(1), m.integer(2)) for m in model.messages(8)]
+    if opsets != [("", OPERATOR_SET)]:
         raise RefusedError(f"The network file is not of ONNX operator set {OPERATOR_SET} alone.")
-    if len(model.messages(7)) != 1:
+    graphs = model.messages(7, GRAPH)
+    if len(graphs) != 1:
         raise RefusedError("The network file has not one graph.")
-    return _Reader(model.messages(7)[0], arithmetic or Arithmetic()).network()
+    return _Reader(graphs[0], arithmetic or Arithmetic()).network()
 
 
 class _Reader:
@@ -67,25 +79,29 @@ class _Reader:
         self.constants: dict[str, Array] = {}
         self.shapes: dict[str, Shape] = {}
         self.steps: list[Step] = []
+        self.inner: set[str] = set()
+        self.room = 4 * MOST_UNITS
 
     def network(self) -> Network:
-        for tensor in self.graph.messages(5):
+        for tensor in self.graph.messages(5, TENSOR):
             self._fresh(tensor.text(8))
             self.constants[tensor.text(8)] = _tensor(tensor)
-        inputs = [m for m in self.graph.messages(11) if m.text(1) not in self.constants]
-        outputs = self.graph.messages(12)
+        inputs, outputs = self.graph.messages(11), self.graph.messages(12)
         if len(inputs) != 1 or len(outputs) != 1:
             raise RefusedError("The network has not one input and one output.")
         name = inputs[0].text(1)
         self.step(name, None, (), _shape(inputs[0]))
-        for node in self.graph.messages(1):
+        for node in self.graph.messages(1, NODE):
             self._node(node)
         output = self.own(outputs[0].text(1))
-        return Network(self.steps, self.shapes, name, output)
+        if _shape(outputs[0]) != self.shapes[output]:
+            raise RefusedError("The network's output is not of the shape that the file says.")
+        shapes = {key: shape for key, shape in self.shapes.items() if key not in self.inner}
+        return Network(self.steps, shapes, name, output)
 
     def _fresh(self, name: str) -> None:
         if not name or name in self.constants or name in self.shapes:
-            raise RefusedError(f"The network file makes the tensor {name[:80]!r} twice.")
+            raise RefusedError(f"The tensor {name[:80]!r} is made twice, or has no name.")
 
     def step(
         self, name: str, operation: Operation | None, inputs: Sequence[str], shape: Shape
@@ -93,7 +109,10 @@ class _Reader:
         self._fresh(name)
         units = math.prod(shape)
         if not 0 < units <= MOST_UNITS:
-            raise RefusedError(f"The tensor {name[:80]!r} has {units} units.")
+            raise RefusedError(f"The tensor {name[:80]!r} has no units, or too many.")
+        self.room -= operation.index.size if isinstance(operation, Gather) else units
+        if self.room < 0:
+            raise RefusedError("The tensors of the network have too many units together.")
         self.shapes[name] = shape
         if operation is not None and self.arithmetic.exact:
             operation = _exactly(operation, self.arithmetic)
@@ -101,7 +120,7 @@ class _Reader:
         return name
 
     def own(self, name: str) -> str:
-        if name not in self.shapes:
+        if name not in self.shapes or name in self.inner:
             raise RefusedError(f"The network file reads {name[:80]!r} before it is made.")
         return name
 
@@ -111,7 +130,7 @@ class _Reader:
         if reader is None or len(outputs) != 1 or message.text(7):
             raise RefusedError(f"The operation {kind[:40]!r} is none that the checker knows.")
         attributes: dict[str, Message] = {}
-        for attribute in message.messages(5):
+        for attribute in message.messages(5, ATTRIBUTE):
             if attributes.setdefault(attribute.text(1), attribute) is not attribute:
                 raise RefusedError(f"An operation {kind!r} has an attribute twice.")
         node = _Node(self, kind, message.texts(1), outputs[0], attributes)
@@ -121,7 +140,7 @@ class _Reader:
             raise RefusedError(f"An operation {kind!r} does not fit its tensors.") from error
         if node.attributes:
             raise RefusedError(
-                f"{kind!r} has an attribute that is unknown: {min(node.attributes)!r}."
+                f"{kind!r} has an attribute that is unknown: {min(node.attributes)[:80]!r}."
             )
 
 
@@ -133,21 +152,25 @@ class _Node:
     output: str
     attributes: dict[str, Message]
 
+    def attribute(self, name: str, kind: int, field: int) -> Message | None:
+        """The attribute of a name; its type must be the one asked for, and nothing else there."""
+        found = self.attributes.pop(name, None)
+        others = {2, 3, 4, 7, 8, 9} - {field}
+        if found and (found.integer(20) != kind or any(other in found for other in others)):
+            raise RefusedError(f"The attribute {name!r} of {self.kind!r} is of another type.")
+        return found
+
     def integers(self, name: str, default: Sequence[int]) -> list[int]:
-        attribute = self.attributes.pop(name, None)
-        if attribute is None:
-            return list(default)
-        if attribute.integer(20) == 2:
-            return [attribute.integer(3)]
-        return attribute.integers(8)
+        found = self.attribute(name, INTEGERS, 8)
+        return list(default) if found is None else found.integers(8)
 
     def integer(self, name: str, default: int) -> int:
-        (value,) = self.integers(name, [default])
-        return value
+        found = self.attribute(name, INTEGER, 3)
+        return default if found is None else found.integer(3)
 
     def float(self, name: str, default: float) -> float:
-        attribute = self.attributes.pop(name, None)
-        return default if attribute is None else attribute.real(2)
+        found = self.attribute(name, FLOAT, 2)
+        return default if found is None else found.real(2)
 
     def constant(self, place: int) -> Array:
         try:
@@ -170,6 +193,8 @@ class _Node:
         self, operation: Operation, inputs: Sequence[str], shape: Shape, part: str = ""
     ) -> str:
         name = f"{self.output}~{part}" if part else self.output
+        if part:
+            self.reader.inner.add(name)
         return self.reader.step(name, operation, inputs, tuple(int(n) for n in shape))
 
     def pick(self, sources: Sequence[str], index: Array, part: str = "") -> str:
@@ -257,6 +282,8 @@ def _normalise(node: _Node) -> None:
     if node.integer("training_mode", 0) or mean.any() or (variance != 1).any() or epsilon:
         raise RefusedError("A batch normalisation is not written as a scale and a shift.")
     name, shape = node.tensor(0)
+    if any(value.shape != shape[:1] for value in (scale, shift, mean, variance)):
+        raise RefusedError("A batch normalisation does not fit its tensor.")
     channels = (len(scale), *([1] * (len(shape) - 1)))
     parts = [_spread(value.reshape(channels), shape) for value in (scale, shift)]
     node.make(Scale(parts[0], bias=parts[1]), [name], shape)
@@ -287,9 +314,18 @@ def _convolve(node: _Node) -> None:
     ]
     bias = None
     if len(node.inputs) == 3:
-        bias = np.repeat(_real(node.constant(2)).reshape(weight.shape[0]), math.prod(out))
+        bias = _real(node.constant(2))
+        if bias.shape != weight.shape[:1]:
+            raise RefusedError("A convolution does not fit its tensors.")
+        _bounded((len(bias), *out))
+        bias = np.repeat(bias, math.prod(out))
     made = (weight.shape[0], *out)
     _positive(made)
+    reach = [
+        n + 2 * p + s + d * k
+        for n, p, s, d, k in zip(shape[1:], pads[:2], stride, dilation, kernel, strict=True)
+    ]
+    _bounded((shape[0], *reach))
     operation = Convolution(
         weight, shape, made, _pair(stride), _pair(pads), _pair(dilation), groups, bias
     )
@@ -311,9 +347,9 @@ def _windows(node: _Node) -> tuple[str, Shape, Array, Shape, bool]:
     lists = (kernel, stride, dilation)
     if len(shape) != 3 or any(len(v) != 2 or min(v) < 1 for v in lists) or len(pads) != 4:
         raise RefusedError("A pooling is not of maps in two dimensions.")
-    if min(pads) < 0 or max(kernel) > 2**10:
+    if min(pads) < 0 or max(*kernel, *stride, *dilation, *pads) > 2**10:
         raise RefusedError("A pooling does not fit its tensors.")
-    reads = []
+    reads: list[Array] = []
     for axis in (0, 1):
         length, before, after = shape[1 + axis], pads[axis], pads[axis + 2]
         span = length + before + after - dilation[axis] * (kernel[axis] - 1) - 1
@@ -321,8 +357,10 @@ def _windows(node: _Node) -> tuple[str, Shape, Array, Shape, bool]:
         if ceil and (count - 1) * stride[axis] >= length + before:
             count -= 1
         _positive((count,))
+        _bounded((count, kernel[axis]))
         starts = np.arange(count) * stride[axis] - before
         reads.append(starts[:, None] + np.arange(kernel[axis]) * dilation[axis])
+    _bounded((shape[0], reads[0].size, reads[1].size))
     down, across = reads[0][:, None, :, None], reads[1][None, :, None, :]
     inside = (down >= 0) & (down < shape[1]) & (across >= 0) & (across < shape[2])
     flat = np.where(inside, down * shape[2] + across, -1)
@@ -432,7 +470,7 @@ def _transpose(node: _Node) -> None:
     node.count(1)
     name, shape = node.tensor(0)
     order = node.integers("perm", [])
-    if order[:1] != [0]:
+    if order[:1] != [0] or sorted(order) != list(range(len(shape) + 1)):
         raise RefusedError("A transposition moves the batch.")
     node.pick([name], _indices(shape).transpose([i - 1 for i in order[1:]]))
 
@@ -442,6 +480,7 @@ def _concat(node: _Node) -> None:
     axis = node.integer("axis", 0)
     if axis < 1:
         raise RefusedError("Tensors are joined along the batch.")
+    _bounded([sum(math.prod(shape) for _, shape in sources)])
     starts = np.cumsum([0, *(math.prod(shape) for _, shape in sources)])
     parts = [_indices(shape) + start for (_, shape), start in zip(sources, starts, strict=False)]
     node.pick([name for name, _ in sources], np.concatenate(parts, axis - 1))
@@ -450,7 +489,7 @@ def _concat(node: _Node) -> None:
 def _pad(node: _Node) -> None:
     node.count(2, 3, 4)
     name, shape = node.tensor(0)
-    mode = node.attributes.pop("mode", None)
+    mode = node.attribute("mode", TEXT, 4)
     pads = [int(n) for n in node.constant(1)]
     axes = list(range(len(shape) + 1))
     if len(node.inputs) == 4 and [int(n) for n in node.constant(3)] != axes:
@@ -475,6 +514,7 @@ def _gather(node: _Node) -> None:
     size = shape[axis - 1]
     if ((index < -size) | (index >= size)).any():
         raise RefusedError("A tensor is gathered from beyond its end.")
+    _bounded([math.prod(shape) // size, index.size])
     node.pick([name], np.take(_indices(shape), index % size, axis - 1))
 
 
@@ -542,12 +582,14 @@ def _real(values: Array) -> Array:
 
 def _shape(value: Message) -> Shape:
     """The per-sample shape of an input of the file."""
-    (kind,) = value.messages(2) or [Message(b"")]
-    (tensor,) = kind.messages(1) or [Message(b"")]
-    (shape,) = tensor.messages(2) or [Message(b"")]
-    sizes = [0 if 2 in dim else dim.integer(1) for dim in shape.messages(1)]
-    if tensor.integer(1) not in (1, 11) or len(sizes) < 2 or min(sizes[1:]) < 1:
-        raise RefusedError("The network's input is not of floats of a known shape behind a batch.")
+    for field in (2, 1, 2):
+        found = value.messages(field)
+        if len(found) != 1 or (field == 1 and found[0].integer(1) not in (1, 11)):
+            raise RefusedError("An input or output of the network is not of floats.")
+        value = found[0]
+    sizes = [0 if 2 in dim else dim.integer(1) for dim in value.messages(1, {1, 2, 3})]
+    if len(sizes) < 2 or min(sizes[1:]) < 1 or sizes[0] not in (0, 1):
+        raise RefusedError("An input or output is not of a known shape behind a free batch.")
     _bounded(sizes[1:])
     return tuple(sizes[1:])
 
@@ -555,13 +597,11 @@ def _shape(value: Message) -> Shape:
 def _tensor(message: Message) -> Array:
     """A constant of the file; its bytes are in the file and little-endian."""
     kind, dims = message.integer(2), message.integers(1)
-    if kind not in TYPES or 13 in message or message.integer(14):
+    if kind not in TYPES:
         raise RefusedError("A constant of the network is of another kind than floats and integers.")
     if any(n < 0 for n in dims):
         raise RefusedError("A constant of the network has a negative size.")
     raw = message.data(9)
-    if any(field in message for field in (4, 5, 7, 10)):
-        raise RefusedError("A constant of the network is not written as raw bytes.")
     values = (
         np.frombuffer(raw, dtype=RAW[kind])
         if len(raw) % np.dtype(RAW[kind]).itemsize == 0

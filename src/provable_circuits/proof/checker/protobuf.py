@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from .arithmetic import RefusedError
 
 Value = int | bytes
+
+MOST_FIELDS = 2**20
+"""No message may have more."""
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int, Value]]:
@@ -55,12 +58,23 @@ def signed(value: int) -> int:
 
 
 class Message:
-    """A message that is read by the numbers of its fields."""
+    """A message that is read by the numbers of its fields, none of which may be unknown.
 
-    def __init__(self, data: bytes) -> None:
+    A field of another wire type than asked for is refused: readers differ in what they make of it.
+    """
+
+    def __init__(self, data: bytes, known: Collection[int] | None = None) -> None:
         self._fields: dict[int, list[tuple[int, Value]]] = {}
-        for number, kind, value in fields(data):
+        for count, (number, kind, value) in enumerate(fields(data)):
+            if count >= MOST_FIELDS or (known is not None and number not in known):
+                raise RefusedError("The network file has a field that the checker does not know.")
             self._fields.setdefault(number, []).append((kind, value))
+
+    def _values(self, number: int, kind: int) -> list[Value]:
+        values = self._fields.get(number, [])
+        if any(other != kind for other, _ in values):
+            raise RefusedError("The network file has a field of another type than ONNX's.")
+        return [value for _, value in values]
 
     def __contains__(self, number: int) -> bool:
         return number in self._fields
@@ -72,25 +86,23 @@ class Message:
 
     def all_data(self, number: int) -> list[bytes]:
         """The values of a field of bytes or messages."""
-        values = [value for _, value in self._fields.get(number, [])]
-        if not all(isinstance(value, bytes) for value in values):
-            raise RefusedError("The network file has a number where bytes are expected.")
-        return [value for value in values if isinstance(value, bytes)]
+        return [value for value in self._values(number, 2) if isinstance(value, bytes)]
 
     def text(self, number: int) -> str:
-        """The one text of a field."""
-        try:
-            return self.data(number).decode()
-        except UnicodeDecodeError:
-            raise RefusedError("The network file has a name that is no text.") from None
+        """The one text of a field; empty where it is missing."""
+        texts = self.texts(number)
+        return texts[-1] if texts else ""
 
     def texts(self, number: int) -> list[str]:
         """The texts of a field."""
-        return [value.decode(errors="replace") for value in self.all_data(number)]
+        try:
+            return [value.decode() for value in self.all_data(number)]
+        except UnicodeDecodeError:
+            raise RefusedError("The network file has a name that is no text.") from None
 
-    def messages(self, number: int) -> list[Message]:
+    def messages(self, number: int, known: Collection[int] | None = None) -> list[Message]:
         """The messages of a field."""
-        return [Message(value) for value in self.all_data(number)]
+        return [Message(value, known) for value in self.all_data(number)]
 
     def integers(self, number: int) -> list[int]:
         """The integers of a field, written one by one or packed."""
@@ -109,9 +121,10 @@ class Message:
 
     def integer(self, number: int, default: int = 0) -> int:
         """The one integer of a field."""
-        values = self.integers(number)
-        return values[-1] if values else default
+        values = [value for value in self._values(number, 0) if isinstance(value, int)]
+        return signed(values[-1]) if values else default
 
     def real(self, number: int) -> float:
         """The one 32-bit float of a field."""
-        return float(struct.unpack("<f", self.data(number))[0]) if number in self else 0.0
+        values = [value for value in self._values(number, 5) if isinstance(value, bytes)]
+        return float(struct.unpack("<f", values[-1])[0]) if values else 0.0
