@@ -15,15 +15,20 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import helper
 from tests.proof.certificates import make
 from tests.proof.parts import Parts, sealed
 from tests.proof.trial import check, sentence
 
+import provable_circuits as pc
+from provable_circuits.network import ops
+from provable_circuits.network.graph import GraphBuilder
 from provable_circuits.proof.checker.arithmetic import RefusedError
 from provable_circuits.proof.checker.certificate import read
 from provable_circuits.proof.checker.data import Data, plain_json
 from provable_circuits.proof.checker.protobuf import Message
+from provable_circuits.proof.writing import Writer
 
 
 def parts(name: str = "0") -> Parts:
@@ -47,6 +52,34 @@ def test_components_of_inner_tensors_are_refused() -> None:
     for name in (f"{pool}~gain0", f"{pool}~over0", f"{pool}~place0"):
         mutant.manifest["components"][0]["tensor"] = name
         assert "tensor of the network" in refused(mutant.seal())
+
+
+def test_a_patch_inside_of_max_pooling_proves_nothing() -> None:
+    """Intervals of a maximum do not look at its ReLUs: one that is patched by a million goes unseen
+    by them, and the ReLU behind the pooling counts as inactive."""
+    builder = GraphBuilder()
+    one = torch.ones(1, 1, 1, 1, dtype=torch.float64)
+    value = builder.add("conv", ops.Conv2d(one), builder.input("x", (1, 2, 2)), layer="conv")
+    value = builder.add("pool", ops.MaxPool2d((2, 2), (1, 1)), value)
+    value = builder.add("flat", ops.Reshape((1,)), builder.add("relu", ops.ReLU(), value))
+    last = ops.Linear(torch.ones(2, 1, dtype=torch.float64))
+    graph = builder.build([builder.add("out", last, value, layer="out")])
+    ball = pc.Ball(torch.full((1, 2, 2), -5.0, dtype=torch.float64), 0.1)
+    full = graph.components("filter").full()
+    writer = Writer(pc.Claim([ball], pc.Zero(), pc.MaxAbs(0.1)), full)
+    writer.faithful([], {})
+    files = writer.files()
+    mutant = Parts.of(files, random.Random(0), files)
+    pool = next(n.output[0] for n in mutant.model.graph.node if n.op_type == "MaxPool")
+    arrays = mutant.arrays["claim.safetensors"]
+    arrays["labels"], arrays["million"] = np.zeros(1, np.int32), np.full(1, 1e6)
+    inner = f"{pool}~gain2"
+    mutant.manifest["components"] = [{"tensor": inner, "names": ["c"], "labels": "labels"}]
+    mutant.manifest["circuit"] = []
+    mutant.manifest["claim"]["patching"] = {"kind": "constant", "values": {inner: "million"}}
+    tree = {"objectives": [0, 1, 2, 3], "nodes": [{"close": {}}]}
+    mutant.manifest["proof"] = [{"tighten": [], "trees": [tree]}]
+    assert "tensor of the network" in refused(mutant.seal())
 
 
 @pytest.mark.parametrize(
