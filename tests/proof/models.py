@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from onnx import TensorProto, helper, numpy_helper
+from onnx.shape_inference import InferenceError, infer_shapes
 from torch import Tensor
 
 from provable_circuits.network.graph import Graph, GraphBuilder
@@ -153,9 +155,11 @@ def model(
         kept,
     )
     opsets = other.pop("opset_imports", [helper.make_opsetid("", 22)])
-    return bytes(
-        helper.make_model(graph, opset_imports=opsets, ir_version=10, **other).SerializeToString()
-    )
+    file = helper.make_model(graph, opset_imports=opsets, ir_version=10, **other)
+    with suppress(InferenceError):
+        file = infer_shapes(file, data_prop=True)
+    del file.graph.value_info[:]
+    return bytes(file.SerializeToString())
 
 
 W, V = numbers(3, 3, seed=5).numpy(), numbers(3, seed=6).numpy()

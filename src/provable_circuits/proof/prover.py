@@ -25,6 +25,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from provable_circuits.proof.checker.arithmetic import RefusedError
 from provable_circuits.proof.checker.operations import Bend, Curve, Linear
 from provable_circuits.proof.checker.problem import Node, Problem, Region
 from provable_circuits.proof.checker.rules import Side, Sign, Subdomain
@@ -272,17 +273,20 @@ class Prover:
         """Whether rational arithmetic closes what is within rounding; beta is made of fractions."""
         if self.rational is None or found.reached < -NEAR:
             return False
-        problem = self.rational()
-        array = problem.arithmetic.array
         found.fractions = [
             [Fraction(float(value)).limit_denominator(DENOMINATOR) for value in found.beta[0]]
         ]
-        bound = subdomain.exactly(problem).lower_bound(
-            problem.target,
-            problem.objectives[[row]],
-            {place: array(values) for place, values in found.alpha.items()},
-            np.array(found.fractions, dtype=object) if found.beta.size else None,
-        )
+        try:
+            problem = self.rational()
+            array = problem.arithmetic.array
+            bound = subdomain.exactly(problem).lower_bound(
+                problem.target,
+                problem.objectives[[row]],
+                {place: array(values) for place, values in found.alpha.items()},
+                np.array(found.fractions, dtype=object) if found.beta.size else None,
+            )
+        except RefusedError:  # balls of the 1- and 2-norm, sigmoid and tanh are not rational
+            return False
         return bool(bound[0] + problem.offsets[row] >= 0)
 
     def _default(self, subdomain: Subdomain, place: int) -> Array:

@@ -115,11 +115,17 @@ def read(folder: Path) -> Certificate:
     for name in SECTIONS:
         if digests[name].value != section_digest(manifest[name].value):
             raise RefusedError(f"The section {name!r} is another than the certificate's.")
+    arrays = {name: _arrays(data[name]) for name in ARRAYS}
+    return Certificate(manifest, data[NETWORK], arrays)
+
+
+def _arrays(data: bytes) -> Mapping[str, Array]:
+    """The arrays of a safetensors file, each named once."""
+    plain_json(data[8 : 8 + int.from_bytes(data[:8], "little")])
     try:
-        arrays = {name: load_arrays(data[name]) for name in ARRAYS}
+        return load_arrays(data)
     except (SafetensorError, ValueError, TypeError, KeyError, OverflowError) as error:
         raise RefusedError("The arrays of the certificate cannot be read.") from error
-    return Certificate(manifest, data[NETWORK], arrays)
 
 
 def section_digest(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy as np
 from .arithmetic import Arithmetic, Array, RefusedError, check_products
 from .certificate import Certificate, read
 from .claim import Domain
-from .data import Data
+from .data import Data, plain
 from .problem import Problem, Region
 from .rules import Subdomain
 from .tree import Proof
@@ -42,24 +42,47 @@ def check_folder(folder: str | Path, exact: bool = False) -> list[Finding]:
         RefusedError: the certificate as a whole cannot be read.
     """
     check_products()
-    certificate = read(Path(folder))
-    found = []
-    for statement in certificate.manifest["statements"].items():
-        text = _describe(certificate, statement)
-        try:
-            found.append(Finding(text, True, _check(certificate, statement, exact)))
-        except RefusedError as refused:
-            found.append(Finding(text, False, str(refused)))
-        except (ArithmeticError, ValueError, IndexError, TypeError, MemoryError) as error:
-            found.append(Finding(text, False, f"It cannot be checked: {type(error).__name__}."))
+    with np.errstate(all="ignore"):
+        certificate = read(Path(folder))
+        _guarded(_well_formed, certificate)
+        statements = certificate.manifest["statements"].items()
+        texts = [_guarded(_describe, certificate, statement) for statement in statements]
+        found = []
+        for statement, text in zip(statements, texts, strict=True):
+            try:
+                reason = _guarded(_check, certificate, statement, exact)
+                found.append(Finding(text, True, reason))
+            except RefusedError as refused:
+                found.append(Finding(text, False, str(refused)))
     return found
+
+
+def _guarded(step: Callable[..., str], *arguments: Any) -> str:
+    """What a step says; whatever goes wrong in it is a refusal, and never a proof."""
+    try:
+        return step(*arguments)
+    except RefusedError:
+        raise
+    except Exception as error:
+        raise RefusedError(f"It cannot be checked: {type(error).__name__}.") from error
+
+
+def _well_formed(certificate: Certificate) -> str:
+    """Refuse a claim that says nothing certain at one of its inputs, whatever is stated of it."""
+    claim = certificate.claim
+    for place in range(claim.count):
+        claim.input(place)
+        claim.metric(place)
+        claim.patch(place, Arithmetic())
+        claim.check_boxes(place)
+    return "well-formed"
 
 
 def _describe(certificate: Certificate, statement: Data) -> str:
     kind = statement["kind"].text("faithful", "necessary", "unfaithful")
     size = len(certificate.circuit)
     if kind == "necessary":
-        return f"{statement['component'].text()} is necessary"
+        return f"{plain(statement['component'].text())} is necessary"
     return f"the circuit of {size} components is {'not ' * (kind != 'faithful')}faithful"
 
 
@@ -84,7 +107,6 @@ def _faithful(certificate: Certificate, exact: bool) -> str:
         raise RefusedError("There is not one proof for each input.")
     leaves = 0
     for place, proof in enumerate(proofs):
-        claim.check_boxes(place)
         rational = partial(_rational, certificate, place)
         plain = partial(claim.problem, place, certificate.circuit, Arithmetic())
         problem = rational() if exact else plain()
@@ -115,12 +137,12 @@ def _refuted(certificate: Certificate, circuit: frozenset[str], witness: Data) -
         source = _point(certificate, witness["source"], claim.source(place))
         patch = Region(source, source)
     elif any(isinstance(value, Region) for value in patch.values()):
-        claim.check_boxes(place)
         patch = _patches(certificate, witness["patches"], patch)
     problem = claim.problem_at(Arithmetic(), Region(z, z), circuit, patch, place)
     lower, upper = Subdomain.whole(problem).bounds[problem.target]
     arithmetic, excess = problem.arithmetic, -np.inf
-    for row, offset in zip(problem.objectives, problem.offsets, strict=True):
+    offsets = arithmetic.up(arithmetic.up(problem.offsets))
+    for row, offset in zip(problem.objectives, offsets, strict=True):
         ends = np.maximum(row * lower, row * upper)
         error = arithmetic.gamma(len(row) + 2) * np.abs(ends).sum()
         most = arithmetic.up(ends.sum() + arithmetic.grown(error) + arithmetic.tiny(len(row)))

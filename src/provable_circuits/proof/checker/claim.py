@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import Arithmetic, Array, magnitude
+from .arithmetic import Arithmetic, Array, RefusedError, magnitude
 from .data import Data
 from .network import Network
 from .problem import Patch, Problem, Region, build
@@ -32,6 +32,8 @@ class Domain:
     def region(self, arithmetic: Arithmetic | None = None) -> Region:
         """The domain: exactly in rational arithmetic, and rounded outward otherwise."""
         if self.p and self.eps is not None:
+            if arithmetic is not None and arithmetic.exact:
+                raise RefusedError("Rational arithmetic knows no balls of the 1- and 2-norm.")
             return Region(self.lower, self.upper, self.p, float(self.eps[0]), self.centre)
         if arithmetic is None or not arithmetic.exact:
             return Region(self.lower, self.upper)
@@ -170,6 +172,8 @@ class Claim:
         """What removed components output at an input."""
         data = self.data["patching"]
         kind = data["kind"].text("zero", "constant", "reachable", "hull")
+        if kind in ("zero", "reachable"):
+            data.only("kind", *(["domains"] if kind == "reachable" else []))
         if kind == "reachable":
             return self.source(place).region(arithmetic)
         values: dict[str, Any] = {}
@@ -187,7 +191,7 @@ class Claim:
             if kind == "zero":
                 values[tensor] = np.zeros(len(labels))
             if tensor not in values:
-                raise data.wrong(f"complete: {tensor!r} is missing")
+                raise data.wrong(f"complete: {tensor[:80]!r} is missing")
         return values
 
     def check_boxes(self, place: int) -> None:
@@ -199,7 +203,7 @@ class Claim:
         for tensor, box in boxes.items():
             lower, upper = bounds(tensor)
             if not ((box.lower <= lower) & (upper <= box.upper)).all():
-                raise self.data["patching"].wrong(f"inductive: {tensor!r} can leave its box")
+                raise self.data["patching"].wrong(f"inductive: {tensor[:80]!r} can leave its box")
 
     def _intervals(self, region: Region) -> Callable[[str], tuple[Array, Array]]:
         """Bounds of the network's tensors over a region."""

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import sys
 from fractions import Fraction
 from typing import Any
 
 from .arithmetic import RefusedError
+
+DEEPEST = 32
+"""The manifest may not be nested deeper."""
+
+
+def plain(text: str, longest: int = 80) -> str:
+    """A text of bounded length without what a terminal cannot show."""
+    return "".join(c if c.isprintable() else "?" for c in text[:longest])
 
 
 class Data:
@@ -22,7 +32,7 @@ class Data:
     def __getitem__(self, key: str) -> Data:
         if not isinstance(self.value, dict) or key not in self.value:
             raise RefusedError(f"{self.what} has no {key!r}.")
-        return Data(self.value[key], f"{self.what}.{key}"[:200])
+        return Data(self.value[key], f"{self.what}.{plain(key)}"[:200])
 
     def __contains__(self, key: str) -> bool:
         return isinstance(self.value, dict) and key in self.value
@@ -61,13 +71,12 @@ class Data:
         return self.value
 
     def fraction(self) -> Fraction:
-        try:
-            return Fraction(self.text()[:4096])
-        except (ValueError, ZeroDivisionError):
-            raise self.wrong("a fraction") from None
+        if not re.fullmatch(r"[0-9]{1,400}(/0*[1-9][0-9]{0,399})?", self.text(), re.ASCII):
+            raise self.wrong("a fraction")
+        return Fraction(self.text())
 
     def number(self) -> float:
-        if type(self.value) not in (int, float) or not math.isfinite(self.value):
+        if type(self.value) not in (int, float) or not abs(self.value) <= sys.float_info.max:
             raise self.wrong("a finite number")
         return float(self.value)
 
@@ -75,9 +84,27 @@ class Data:
 def plain_json(data: bytes) -> Any:
     """The value of a JSON document without repeated keys, NaN and infinities."""
     try:
-        return json.loads(data, object_pairs_hook=_unique, parse_constant=_constant)
+        value = json.loads(
+            data, object_pairs_hook=_unique, parse_constant=_constant, parse_float=_float
+        )
     except (ValueError, RecursionError) as error:
         raise RefusedError("The manifest is not plain JSON.") from error
+    _shallow([value], DEEPEST)
+    return value
+
+
+def _shallow(value: Any, left: int) -> None:
+    if not left:
+        raise RefusedError(f"The manifest is nested more than {DEEPEST} deep.")
+    for item in value.values() if isinstance(value, dict) else value:
+        if isinstance(item, dict | list):
+            _shallow(item, left - 1)
+
+
+def _float(text: str) -> float:
+    if not math.isfinite(float(text)):
+        raise RefusedError("The manifest has a number that is too large.")
+    return float(text)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -71,6 +71,8 @@ class _Reader:
         self.constants: dict[str, Array] = {}
         self.shapes: dict[str, Shape] = {}
         self.steps: list[Step] = []
+        self.names: set[str] = set()
+        self.room = MOST_ENTRIES
 
     def network(self) -> Network:
         for data in self.graph.all_data(5):
@@ -83,16 +85,18 @@ class _Reader:
         )
         if len(inputs) != 1 or len(outputs) != 1:
             raise RefusedError("The network has not one input and one output.")
-        names = {self.step(inputs[0].text(1), None, (), _shape(inputs[0]))}
+        self.names.add(self.step(inputs[0].text(1), None, (), _shape(inputs[0])))
         for data in self.graph.all_data(1):
-            names.add(self._node(Message(data, (1, 2, 4, 5, 7), (3, 6, 9))))
+            self.names.add(self._node(Message(data, (1, 2, 4, 5, 7), (3, 6, 9))))
         output = self.own(outputs[0].text(1))
-        shapes = {name: shape for name, shape in self.shapes.items() if name in names}
+        if _shape(outputs[0]) != self.shapes[output]:
+            raise RefusedError("The network's output is not of the shape that the file says.")
+        shapes = {name: shape for name, shape in self.shapes.items() if name in self.names}
         return Network(self.steps, shapes, inputs[0].text(1), output)
 
     def _fresh(self, name: str) -> None:
         if not name or name in self.constants or name in self.shapes:
-            raise RefusedError(f"The network file makes the tensor {name[:80]!r} twice.")
+            raise RefusedError(f"The tensor {name[:80]!r} is made twice, or has no name.")
 
     def step(
         self, name: str, operation: Operation | None, inputs: Sequence[str], shape: Shape
@@ -100,7 +104,10 @@ class _Reader:
         self._fresh(name)
         units = math.prod(shape)
         if not 0 < units <= MOST_TERMS:
-            raise RefusedError(f"The tensor {name[:80]!r} has {units} units.")
+            raise RefusedError(f"The tensor {name[:80]!r} has no units, or too many.")
+        self.room -= operation.index.size if isinstance(operation, Gather) else units
+        if self.room < 0:
+            raise RefusedError("The tensors of the network have too many units together.")
         self.shapes[name] = shape
         if operation is not None and self.arithmetic.exact:
             operation = _exactly(operation, self.arithmetic)
@@ -108,7 +115,7 @@ class _Reader:
         return name
 
     def own(self, name: str) -> str:
-        if name not in self.shapes:
+        if name not in self.names:
             raise RefusedError(f"The network file reads {name[:80]!r} before it is made.")
         return name
 
@@ -146,10 +153,11 @@ class _Node:
         attribute = self.attributes.pop(name, None)
         if attribute is None:
             return default
-        if attribute.integer(20) != kind:
-            raise RefusedError(f"An operation {self.kind!r} has an attribute of another kind.")
+        field = {1: 2, 2: 3, 3: 4, 7: 8}[kind]
+        if attribute.integer(20) != kind or any(n in attribute for n in {2, 3, 4, 8} - {field}):
+            raise RefusedError(f"The attribute {name!r} of {self.kind!r} is of another type.")
         read = {1: attribute.real, 2: attribute.integer, 3: attribute.text, 7: attribute.integers}
-        return read[kind]({1: 2, 2: 3, 3: 4, 7: 8}[kind])
+        return read[kind](field)
 
     def integers(self, name: str, default: Sequence[int]) -> list[int]:
         return list(self.attribute(name, 7, default))
@@ -272,6 +280,8 @@ def _normalise(node: _Node) -> None:
     if node.integer("training_mode", 0) or mean.any() or (variance != 1).any() or epsilon:
         raise RefusedError("A batch normalisation is not written as a scale and a shift.")
     name, shape = node.tensor(0)
+    if any(value.shape != shape[:1] for value in (scale, shift, mean, variance)):
+        raise RefusedError("A batch normalisation does not fit its tensor.")
     channels = (len(scale), *([1] * (len(shape) - 1)))
     parts = [_spread(value.reshape(channels), shape) for value in (scale, shift)]
     node.make(Scale(parts[0], bias=parts[1]), [name], shape)
@@ -303,7 +313,11 @@ def _convolve(node: _Node) -> None:
     ]
     bias = None
     if len(node.inputs) == 3:
-        bias = np.repeat(_real(node.constant(2)).reshape(weight.shape[0]), math.prod(out))
+        bias = _real(node.constant(2))
+        if bias.shape != weight.shape[:1]:
+            raise RefusedError("A convolution does not fit its tensors.")
+        _bounded((len(bias), *out))
+        bias = np.repeat(bias, math.prod(out))
     made = (weight.shape[0], *out)
     _positive(made)
     _bounded([shape[0], *(shape[1 + i] + 2 * pads[i] for i in (0, 1))])
@@ -328,7 +342,7 @@ def _windows(node: _Node) -> tuple[str, Shape, Array, Shape, bool]:
     lists = (kernel, stride, dilation)
     if len(shape) != 3 or any(len(v) != 2 or min(v) < 1 for v in lists) or len(pads) != 4:
         raise RefusedError("A pooling is not of maps in two dimensions.")
-    if min(pads) < 0:
+    if min(pads) < 0 or max(*kernel, *stride, *dilation, *pads) > 2**10:
         raise RefusedError("A pooling does not fit its tensors.")
     reads = []
     for axis in (0, 1):
@@ -462,6 +476,7 @@ def _concat(node: _Node) -> None:
     axis = node.integer("axis", 0)
     if axis < 1:
         raise RefusedError("Tensors are joined along the batch.")
+    _bounded([sum(math.prod(shape) for _, shape in sources)])
     starts = np.cumsum([0, *(math.prod(shape) for _, shape in sources)])
     parts = [_indices(shape) + start for (_, shape), start in zip(sources, starts, strict=False)]
     node.pick([name for name, _ in sources], np.concatenate(parts, axis - 1))
@@ -494,6 +509,7 @@ def _gather(node: _Node) -> None:
     size = shape[axis - 1]
     if ((index < -size) | (index >= size)).any():
         raise RefusedError("A tensor is gathered from beyond its end.")
+    _bounded([math.prod(shape) // size, index.size])
     node.pick([name], np.take(_indices(shape), index % size, axis - 1))
 
 
@@ -561,12 +577,12 @@ def _real(values: Array) -> Array:
 
 
 def _shape(value: Message) -> Shape:
-    """The per-sample shape of an input of the file."""
+    """The per-sample shape of the input or output of the file."""
     tensor = Message(Message(value.data(2), (1,), (6,)).data(1), (1, 2))
     dims = [Message(dim, (1, 2), (3,)) for dim in Message(tensor.data(2), (1,)).all_data(1)]
     sizes = [0 if 2 in dim else dim.integer(1) for dim in dims]
-    if tensor.integer(1) not in (1, 11) or len(sizes) < 2 or min(sizes[1:]) < 1:
-        raise RefusedError("The network's input is not of floats of a known shape behind a batch.")
+    if tensor.integer(1) not in (1, 11) or sizes[:1] not in ([0], [1]) or min(sizes[1:]) < 1:
+        raise RefusedError("An input or output is not of floats of a known shape behind a batch.")
     _bounded(sizes[1:])
     return tuple(sizes[1:])
 

@@ -10,6 +10,9 @@ from .arithmetic import RefusedError
 
 Value = int | bytes
 
+MOST_FIELDS = 2**20
+"""No message may have more."""
+
 
 def fields(data: bytes) -> Iterator[tuple[int, int, Value]]:
     """The fields of a message in turn: number, wire type, and value.
@@ -66,11 +69,11 @@ class Message:
 
     def __init__(self, data: bytes, known: Collection[int], ignored: Collection[int] = ()) -> None:
         self._fields: dict[int, list[tuple[int, Value]]] = {}
-        for number, kind, value in fields(data):
+        for count, (number, kind, value) in enumerate(fields(data)):
             if number in known:
                 self._fields.setdefault(number, []).append((kind, value))
-            elif number not in ignored:
-                raise RefusedError(f"The network file has a field {number} that is not known.")
+            if count >= MOST_FIELDS or not (number in known or number in ignored):
+                raise RefusedError("The network file has a field that the checker does not know.")
 
     def __contains__(self, number: int) -> bool:
         return number in self._fields

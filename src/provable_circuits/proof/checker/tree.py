@@ -16,6 +16,12 @@ from .data import Data
 from .problem import Problem
 from .rules import Side, Sign, Subdomain
 
+MOST_NUMBERS = 2**26
+"""Bounds of so many units may be kept at a time, and so many coefficients carried."""
+
+DEEPEST = 2**10
+"""So many halves of splits may wait in a tree."""
+
 
 class Proof:
     """The proof for one input: steps that all objectives share, then a tree for some of them."""
@@ -40,6 +46,8 @@ class Proof:
             rows = [
                 row.integer(len(self._problem.objectives)) for row in tree["objectives"].items()
             ]
+            if len(set(rows)) != len(rows):
+                raise tree.wrong("about objectives that are each named once")
             leaves += self._tree(root, rows, tree["nodes"].items())
             left -= set(rows)
         if left:
@@ -50,6 +58,8 @@ class Proof:
         """Nodes in preorder: each split is followed by its lower and its upper half."""
         waiting: list[tuple[Subdomain, dict[int, Array]]] = [(root, {})]
         leaves = 0
+        units = sum(node.units for node in self._problem.nodes)
+        most = min(DEEPEST, 2 + MOST_NUMBERS // units)
         for node in nodes:
             if not waiting:
                 raise RefusedError("A tree has more nodes than its splits make.")
@@ -58,11 +68,13 @@ class Proof:
             if sum(key in node for key in ("split", "side", "close", "empty")) != 1:
                 raise node.wrong("one split or one leaf")
             if "alpha" in node:
-                alpha = self._alpha(node["alpha"])
+                alpha = self._alpha(node["alpha"], len(rows))
             self._tighten(subdomain, node, alpha)
             if "split" in node or "side" in node:
                 lower, upper = self._halves(subdomain, node)
                 waiting += [(upper, alpha), (lower, alpha)]
+                if len(waiting) > most:
+                    raise RefusedError("A tree is deeper than the checker has room for.")
                 continue
             leaves += 1
             self._leaf(subdomain, rows, alpha, node)
@@ -101,9 +113,12 @@ class Proof:
             differ = self._problem.nodes[place].differ
             if differ is not None:
                 unstable = unstable & differ
-            subdomain.tighten(place, np.flatnonzero(unstable), alpha)
+            units = np.flatnonzero(unstable)
+            step = max(1, MOST_NUMBERS // max(node.units for node in self._problem.nodes))
+            for start in range(0, len(units), step):
+                subdomain.tighten(place, units[start : start + step], alpha)
 
-    def _alpha(self, data: Data) -> dict[int, Array]:
+    def _alpha(self, data: Data, rows: int) -> dict[int, Array]:
         """The choice of lines, in 255ths, for some units of some nodes."""
         found = {}
         for name, pair in data.pairs():
@@ -116,6 +131,8 @@ class Proof:
             values = self._array(arrays[1], None, "u")
             if units.ndim != 1 or values.ndim != 2 or values.shape[1] != len(units):
                 raise pair.wrong("units and values that fit")
+            if len(values) not in (1, rows):
+                raise pair.wrong("one choice for all objectives, or one for each")
             if len(units) and not (units.min() >= 0 and units.max() < count):
                 raise pair.wrong("about units of its tensor")
             chosen = np.full((len(values), count), -1.0)
