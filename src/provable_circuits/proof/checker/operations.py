@@ -132,9 +132,12 @@ class Convolution(Linear):
         weight, (top, side) = self._kinds["value"], self.pads
         value = coefficients.reshape(count, self.groups, self.out[0] // self.groups, -1)
         padded = np.zeros((count, channels, *self._room()), dtype=coefficients.dtype)
-        for i, j, down, across in self._windows():
-            carried = weight[:, :, :, i, j].transpose(0, 2, 1) @ value
-            padded[:, :, down, across] += carried.reshape(count, channels, *self.out[1:])
+        turned = weight.transpose(0, 3, 4, 2, 1).reshape(self.groups, -1, weight.shape[1])
+        places = (turned @ value).reshape(
+            count, self.groups, -1, channels // self.groups, *self.out[1:]
+        )
+        for k, (_, _, down, across) in enumerate(self._windows()):
+            padded[:, :, down, across] += places[:, :, k].reshape(count, channels, *self.out[1:])
         inside = padded[:, :, top : top + high, side : side + wide]
         return (inside.reshape(count, -1),)
 
