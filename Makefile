@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint format bench docs pictures pins clean
+.PHONY: help demo test soak mutants lint format bench docs pictures pins clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ test: lint  ## Lint, strict types, layering, and every test.
 soak: $(READY)  ## Look for enclosures that miss the truth: SECONDS=600, or QUESTIONS=20000.
 	$(BIN)/python -m tests.enclosures.soak --seconds $(or $(SECONDS),$(if $(QUESTIONS),0,600)) \
 		--questions $(or $(QUESTIONS),0) --seed $(or $(SEED),10000)
+
+mutants: $(READY)  ## Plant faults that tests must catch: all, or MUTANTS=200 SEED=1 of them.
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutants --count $(or $(MUTANTS),0) --seed $(or $(SEED),0)
 
 lint: $(READY)  ## Everything `make test` checks before it runs tests.
 	$(BIN)/ruff check .

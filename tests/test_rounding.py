@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
+from provable_circuits import rounding
 from provable_circuits.rounding import (
     TINY,
     UNIT_ROUNDOFF,
+    InconsistentBoundsError,
     Interval,
     _sums_products,
     down,
@@ -25,6 +27,7 @@ from provable_circuits.rounding import (
     enclose_monotone,
     exact_products,
     gamma,
+    met,
     midpoint,
     settle,
     unit_roundoff,
@@ -170,6 +173,78 @@ def test_sums_too_long_to_enclose_have_no_bound() -> None:
         assert upper.tolist() == [[math.inf]]
 
 
+def test_gamma_ends_where_its_bound_does() -> None:
+    assert gamma(1, 0.01) == math.inf
+    assert gamma(1, 0.0099) == pytest.approx(0.0099 * 1.02)
+
+
+def test_what_is_trusted_depends_on_type_settings_and_trials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cpu, single, double = torch.device("cpu"), torch.float32, torch.float64
+    for passed in (True, False):
+        monkeypatch.setattr(rounding, "_sums_products", lambda *_, passed=passed: passed)
+        for setting in ("highest", "high", "medium"):
+            monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda s=setting: s)
+            assert exact_products(single, cpu) == (passed and setting == "highest")
+            assert exact_products(double, cpu) == passed
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_trials_are_of_products_that_the_type_holds(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three to a sum, of both signs, each sum below the first integer that is not held."""
+    plain, plain_back, seen = functional.conv2d, functional.conv_transpose2d, []
+
+    def convolve(image: Tensor, weight: Tensor, stride: int = 1) -> Tensor:
+        seen.append((image, weight.flatten(1), weight.shape[-1], stride))
+        return plain(image, weight, stride=stride)
+
+    def back(image: Tensor, weight: Tensor, stride: int = 1) -> Tensor:
+        seen.append((image, weight.transpose(0, 1).flatten(1), weight.shape[-1], stride))
+        return plain_back(image, weight, stride=stride)
+
+    monkeypatch.setattr(functional, "conv2d", convolve)
+    monkeypatch.setattr(functional, "conv_transpose2d", back)
+    _sums_products.cache_clear()
+    assert exact_products(dtype, torch.device("cpu"))
+    _sums_products.cache_clear()
+    held = 2.0**24 if dtype == torch.float32 else 2.0**53
+    for image, weight, _, _ in seen:
+        assert image.dtype == weight.dtype == dtype
+        counts = (weight != 0).sum(1)
+        assert 2 < int(counts.max()) <= 3
+        assert 3 * float(image.abs().max()) * float(weight.abs().max()) < held
+        for values in (image, weight):
+            assert float(values.max()) > 0.4 * math.sqrt(held / 3)
+            assert float(values.min()) < -0.4 * math.sqrt(held / 3)
+    assert sorted((size, stride) for *_, size, stride in seen) == sorted(
+        2 * [(size, stride) for size in (1, 3, 5) for stride in (1, 2)]
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("which", ["matmul", "conv_transpose2d"])
+def test_each_trial_gives_narrower_types_away(
+    which: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrower = {torch.float32: torch.bfloat16, torch.float64: torch.float32}[dtype]
+    place, name = (Tensor, "__matmul__") if which == "matmul" else (functional, which)
+    plain: Callable[..., Tensor] = getattr(place, name)
+
+    def narrow(first: Tensor, second: Tensor, **options: int) -> Tensor:
+        if not first.is_floating_point():
+            return plain(first, second, **options)
+        return plain(first.to(narrower), second.to(narrower), **options).to(dtype)
+
+    _sums_products.cache_clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(place, name, narrow)
+        assert not exact_products(dtype, torch.device("cpu"))
+    _sums_products.cache_clear()
+
+
 def test_single_precision_is_trusted_only_as_torch_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = torch.device("cpu")
     assert exact_products(torch.float64, cpu)
@@ -205,9 +280,20 @@ def test_other_products_and_narrower_types_give_themselves_away(
 
 def test_settle_turns_nan_into_no_bound_and_keeps_the_rest() -> None:
     nan, inf = math.nan, math.inf
-    lower, upper = settle(tensor(nan, 1.0, -inf, inf), tensor(nan, 2.0, inf, nan))
-    assert lower.tolist() == [-inf, 1.0, -inf, inf]
-    assert upper.tolist() == [inf, 2.0, inf, inf]
+    lower, upper = settle(tensor(nan, 1.0, -inf, inf, -inf), tensor(nan, 2.0, inf, nan, -inf))
+    assert lower.tolist() == [-inf, 1.0, -inf, inf, -inf]
+    assert upper.tolist() == [inf, 2.0, inf, inf, -inf]
+
+
+def test_what_meets_in_a_point_meets() -> None:
+    wide, narrow = (tensor(0.0), tensor(4.0)), (tensor(1.0), tensor(2.0))
+    for pair in ((wide, narrow), (narrow, wide)):
+        lower, upper = met(*pair)
+        assert (float(lower), float(upper)) == (1.0, 2.0)
+    lower, upper = met(narrow, (tensor(2.0), tensor(3.0)))
+    assert (float(lower), float(upper)) == (2.0, 2.0)
+    with pytest.raises(InconsistentBoundsError):
+        met((tensor(0.0, 0.0), tensor(1.0, 1.0)), (tensor(0.5, 1.5), tensor(2.0, 2.0)))
 
 
 @given(numbers, numbers)

@@ -106,6 +106,32 @@ def test_an_operation_on_the_node_is_that_on_the_tensor(held: CircuitTensor, op:
     assert torch.allclose(found if filled is None else filled.forward(found), wanted, atol=1e-12)
 
 
+@pytest.mark.parametrize("held", EVERY[1:3], ids=lambda held: type(held).__name__)
+def test_only_what_keeps_channels_of_zeros_is_carried_over(held: CircuitTensor) -> None:
+    channels = random(5, 1, 1, seed=3)
+    for op in (
+        ops.ReLU(),
+        ops.LeakyReLU(0.2),
+        ops.Tanh(),
+        ops.Reshape((30,)),
+        ops.AvgPool2d((2, 1), (1, 1), (0, 0)),
+        ops.AdaptiveAvgPool2d((2, 3), (1, 1)),
+        ops.Mean((1, 2), 6),
+        ops.Pad((1, 0, 1, 2)),
+        ops.Affine(scale=channels),
+    ):
+        assert held.through(op, SHAPE) is not None, op
+    for other in (
+        ops.Sigmoid(),
+        ops.Clip(0.5, 1.0),
+        ops.Reshape((10, 3)),
+        ops.Mean((0,), 5),
+        ops.Affine(channels, channels),
+        ops.Affine(shift=channels),
+    ):
+        assert held.through(other, SHAPE) is None, other
+
+
 @pytest.mark.parametrize("held", EVERY[:3], ids=lambda held: type(held).__name__)
 @pytest.mark.parametrize("size", [1, 3])
 def test_weights_read_the_tensor(held: CircuitTensor, size: int) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 
 from provable_circuits.claims.claim import Claim
-from provable_circuits.claims.domains import Ball, Domain, Point
-from provable_circuits.claims.encoding import Encoder, Query
+from provable_circuits.claims.domains import Ball, Box, Domain, Point
+from provable_circuits.claims.encoding import Encoder, InputRange, Query
 from provable_circuits.claims.metrics import (
     LogitDifference,
     MaxAbs,
@@ -42,6 +43,7 @@ from provable_circuits.network.ops import (
     Clip,
     Concat,
     Conv2d,
+    LeakyReLU,
     Linear,
     MaxPool2d,
     ReLU,
@@ -92,11 +94,22 @@ def conv_graph() -> Graph:
     return builder.build([builder.add("difference", Subtract(), head, other)])
 
 
+def token_graph() -> Graph:
+    """Layers that read the last of two dimensions: their channels are not the first."""
+    w, builder = weights(2), GraphBuilder()
+    x = builder.input("x", (4, 3))
+    relu = builder.add("relu", ReLU(), builder.add("fc1", Linear(w(4, 3), w(4)), x))
+    second = builder.add("relu2", ReLU(), builder.add("fc2", Linear(w(4, 4), w(4)), relu))
+    flat = builder.add("flat", Reshape((16,)), second)
+    return builder.build([builder.add("fc3", Linear(w(3, 16), w(3)), flat)])
+
+
 COMPONENTS: dict[str, Callable[[], Components]] = {
     "neurons": lambda: dense_graph().components("neuron"),
     "blocks of neurons": lambda: dense_graph().components(Blocks(2), outputs=False),
     "filters": lambda: conv_graph().components("filter", shortcuts=True),
     "patches": lambda: conv_graph().components(Patches(2, 3)),
+    "tokens": lambda: token_graph().components("neuron"),
     "by hand": lambda: conv_graph().components(
         Groups({"conv1": {"a": [0, 2], "b": [3]}, "conv3": {"c": [1]}, "head": {"out": [1]}})
     ),
@@ -245,6 +258,7 @@ def test_removed_channels_are_cut_out_of_the_weights() -> None:
     graph = builder.build([builder.add("head", Linear(w(2, 75)), flat)])
     components = graph.components("filter")
     encoder = Encoder(components, Claim(Ball(torch.zeros(2, 5, 5), 0.1), Zero(), MaxAbs(1.0)))
+    outputs = [name for name in components.names if name.startswith("head")]
     query = encoder.encode(components.full().remove("conv0/1", "conv1/0", "conv1/4", "conv2/0"))
     sizes = {
         node.name.partition("~")[0]: tuple(node.op.weight.shape[:2])
@@ -253,6 +267,12 @@ def test_removed_channels_are_cut_out_of_the_weights() -> None:
     }
     # The first layer is the network's own, so what reads it has zeros in place of one channel.
     assert sizes == {"conv1": (3, 4), "conv2": (2, 3), "head": (2, 50)}
+    query = encoder.encode(
+        components.circuit(["conv0/1", "conv1/3", "conv2/0", "conv2/1", *outputs])
+    )
+    (conv1,) = (n.op for n in query.graph.nodes if n.name.startswith("conv1~"))
+    assert isinstance(conv1, Conv2d)
+    assert len(conv1.weight) == 1, "one channel is cut out as two are"
 
 
 def test_printing_a_query_shows_its_size() -> None:
@@ -290,3 +310,183 @@ def test_a_metric_for_sampling_alone_is_an_error() -> None:
     claim = Claim(Point([0.0] * 4), Zero(), MeanSquaredError(1.0))
     with pytest.raises(ArgumentError, match="MeanSquaredError serves sampling alone"):
         Encoder(dense_graph().components(), claim)
+
+
+@pytest.mark.parametrize("name", ["patch:input", "at:fc", "fc~1", "a^b"])
+def test_names_that_a_merged_graph_gives_are_refused(name: str) -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", (2,))
+    graph = builder.build([builder.add(name, Linear(weights(0)(2, 2)), x)])
+    with pytest.raises(ArgumentError, match="rename it"):
+        Encoder(graph.components(), Claim(Point([0.0] * 2), Zero(), MaxAbs(1.0)))
+
+
+def test_only_patchings_that_have_them_have_boxes_and_sources() -> None:
+    components = dense_graph().components()
+    encoder = Encoder(components, Claim(Point([0.0] * 4), Zero(), MaxAbs(1.0)))
+    assert encoder.patch_range is None
+    with pytest.raises(ArgumentError, match="Only IntervalHull"):
+        _ = encoder.hull
+    with pytest.raises(ArgumentError, match="no source"):
+        encoder.patch_source()
+    reachable = Encoder(components, Claim(Point([0.0] * 4), Reachable(eps=0.1), MaxAbs(1.0)))
+    assert not reachable.fixed
+    graph, ranges = reachable.patch_source()
+    x = weights(4)(3, 4).double() * 0.1
+    values = evaluate(graph, {"patch:input": x})
+    torch.testing.assert_close(values[graph.outputs[0]], components.graph.run(x))
+    assert set(ranges) == {"patch:input"}
+    assert bool((ranges["patch:input"].upper >= 0.1).all())
+
+
+def test_the_box_of_one_input() -> None:
+    components = dense_graph().components()
+    centers = weights(3)(3, 4).double()
+    claim = Claim([Ball(x, 0.1) for x in centers], IntervalHull(eps=0.2), MaxAbs(1.0))
+    encoder = Encoder(components, claim)
+    for index in range(3):
+        alone = Encoder(
+            components, Claim(Ball(centers[index], 0.1), IntervalHull(eps=0.2), MaxAbs(1.0))
+        )
+        for site in components.sites:
+            lower, upper = encoder.hull_at(site.tensor, index)
+            assert lower.shape == (1, *site.layer.shape)
+            assert bool((lower <= upper).all())
+            assert bool((lower < upper).any()) or site.tensor == "clip"
+            torch.testing.assert_close((lower, upper), alone.hull[site.tensor])
+
+
+def test_units_that_intervals_leave_open_are_counted() -> None:
+    """Of kinked functions those that have both signs, of others those that move; the most."""
+    ends = [(-1.0, 1.0), (0.0, 1.0), (-1.0, 0.0), (0.5, 3.0), (-2.0, -1.0), (-0.5, 0.5)]
+    ends += [(-3.0, 2.0)]
+    lower, upper = torch.tensor([*ends, (1.0, 1.0)], dtype=torch.float64).T
+    box = InputRange(torch.stack([lower, lower]), torch.stack([upper, lower]))
+    for op, count in ((ReLU(), 3), (LeakyReLU(0.1), 3), (Sigmoid(), 7)):
+        builder = GraphBuilder()
+        x = builder.input("x", (8,))
+        graph = builder.build([builder.add("y", op, x)])
+        empty: dict[str, Tensor] = {}
+        query = Query(
+            graph,
+            {"x": box},
+            torch.zeros(2, 1, 8),
+            torch.zeros(2, 1),
+            dense_graph().components().full(),
+            frozenset(),
+            frozenset(),
+            empty,
+            empty,
+            {},
+        )
+        assert query.unstable == count
+        two = [builder.add("z", op, "y"), "y"]
+        both = builder.build([builder.add("sum", Add(), *two)])
+        assert replace(query, graph=both).unstable > count or isinstance(op, ReLU)
+
+
+def test_domains_that_say_more_than_their_box_are_kept() -> None:
+    components, point = dense_graph().components(), [0.5] * 4
+    cases: list[tuple[list[Domain], bool]] = [
+        ([Ball(point, 0.1)], False),
+        ([Box([0.0] * 4, [1.0] * 4)], False),
+        ([Ball(point, 0.1, 2)], True),
+        ([Ball(point, 0.1, 1), Ball(point, 0.1)], True),
+        ([Ball(point, 0.1), Ball(point, 0.1, 2)], True),
+    ]
+    for domains, kept in cases:
+        encoder = Encoder(components, Claim(domains, Zero(), MaxAbs(1.0)))
+        box = encoder.z_range
+        assert box.domains == (tuple(domains) if kept else None)
+        assert box.lower.shape == box.upper.shape == (len(domains), 4)
+        for i, domain in enumerate(domains):
+            lower, upper = domain.bounds()
+            assert torch.equal(box.lower[i], lower)
+            assert torch.equal(box.upper[i], upper)
+
+
+def test_upstream_are_the_components_whose_removal_reaches_a_tensor() -> None:
+    components = dense_graph().components()
+    encoder = Encoder(components, Claim(Ball([0.0] * 4, 0.1), Zero(), MaxAbs(1.0)))
+    bits = {site.layer.name: 0 for site in components.sites}
+    for site in components.sites:
+        for component in site.components:
+            bits[site.layer.name] |= 1 << components.names.index(component.name)
+    assert encoder.upstream["x"] == encoder.upstream["c"] == encoder.upstream["fc1"] == 0
+    assert encoder.upstream["relu"] == bits["fc1"]
+    first = bits["fc1"] | bits["fc2"]
+    assert encoder.upstream["fc2"] == encoder.upstream["cat"] == encoder.upstream["fc3"] == first
+    assert encoder.upstream["fc5"] == sum(bits.values())
+
+
+@pytest.mark.parametrize("patched", ["zero", "reachable"])
+def test_common_are_the_tensors_that_mean_the_same_in_every_query(patched: str) -> None:
+    for make in (dense_graph, conv_graph):
+        components = make().components()
+        graph = components.graph
+        centers = weights(3)(1, *graph.input_shape).double()
+        claim = Claim(Ball(centers[0], 0.1), PATCHINGS[patched](graph), MaxAbs(1.0))
+        encoder = Encoder(components, claim)
+        for circuit in circuits(components):
+            query = encoder.encode(circuit)
+            plain = {node.name for node in query.graph.nodes if "~" not in node.name}
+            assert plain <= query.common
+            assert not any("~" in name for name in query.common)
+            own = {node.name for node in query.graph.nodes} - plain
+            assert {n for n in own if not n.startswith(("difference~", "y~"))} <= (
+                query.lasting | {n for n in own if n.endswith(("~zero", "~fixed"))}
+            )
+
+
+def test_only_sites_that_lose_something_are_patched() -> None:
+    components = dense_graph().components()
+    claim = Claim(Ball([0.0] * 4, 0.1), Reachable(eps=0.1), MaxAbs(1.0))
+    for gone in ("fc1/0", "fc2/0", "fc3/1", "fc5/0"):
+        query = Encoder(components, claim).encode(components.full().remove(gone))
+        ((place, _),) = (s for s in _sites(components).items() if s[1] == gone.partition("/")[0])
+        roles = (".masked", ".source", ".patched")
+        patched = {
+            n.name.partition(".")[0]
+            for n in query.graph.nodes
+            if any(role in n.name for role in roles)
+        }
+        assert patched == {place}
+
+
+def _sites(components: Components) -> dict[str, str]:
+    return {site.tensor: site.layer.name for site in components.sites}
+
+
+@pytest.mark.parametrize("cut", COMPONENTS)
+@pytest.mark.parametrize("patched", ["zero", "constant", "reachable"])
+def test_a_name_means_one_thing(cut: str, patched: str) -> None:
+    """Bounds are remembered by names: in all queries of an encoder, one name, one tensor."""
+    components = COMPONENTS[cut]()
+    graph = components.graph
+    z, source = weights(3)(2, 1, *graph.input_shape).double()
+    claim = Claim(Ball(z[0], 1e-9), PATCHINGS[patched](graph), MaxAbs(1.0))
+    encoder = Encoder(components, claim)
+    seen: dict[tuple[str, tuple[int, ...]], Tensor] = {}
+    again = 0
+    for circuit in circuits(components):
+        query = encoder.encode(circuit)
+        inputs = {n: source if n == "patch:input" else z for n in query.graph.inputs}
+        every = [node.name for node in query.graph.nodes]
+        for name, value in evaluate(query.graph, inputs, every).items():
+            if name in query.lasting | query.common:
+                kept = query.cut.get(name)
+                key = (name, () if kept is None else tuple(kept.tolist()))
+                again += key in seen
+                torch.testing.assert_close(value, seen.setdefault(key, value))
+    assert again > 3
+
+
+def test_names_do_not_depend_on_what_lies_behind() -> None:
+    components = dense_graph().components()
+    encoder = Encoder(components, Claim(Ball([0.0] * 4, 0.1), Zero(), MaxAbs(1.0)))
+    less = components.full().remove("fc1/0")
+    one, two = (encoder.encode(c) for c in (less, less.remove("fc4/0", "fc5/0")))
+    for tensor in ("relu", "fc2", "moved", "cat", "fc3"):
+        assert one.held(tensor).node == two.held(tensor).node
+    assert one.held("fc3").node in one.lasting & two.lasting
+    assert one.held("fc5").node != two.held("fc5").node

@@ -281,7 +281,7 @@ class _Encoding:
         graph = self.builder.build([y])
         used = {name for node in graph.nodes for name in node.inputs} | set(graph.outputs)
         if not used.issuperset(graph.inputs):
-            nodes = [n for n in graph.nodes if n.name not in graph.inputs or n.name in used]
+            nodes = [n for n in graph.nodes if n.name in used]
             graph = Graph(nodes, [n for n in graph.inputs if n in used], graph.outputs)
         return Query(
             graph=graph,

@@ -147,8 +147,8 @@ class _Error:
         if merged:
             self.merged.add(name)
         if not self.measured:
-            arrived = float(torch.as_tensor(norm).amax())
-            self.norms[name] = arrived + (self.norms.get(name, 0.0) if merged else 0.0)
+            arrived = float(norm.amax()) if isinstance(norm, Tensor) else norm
+            self.norms[name] = self.norms[name] + arrived if merged else arrived
 
     def result(self, nodes: int) -> Tensor | float:
         """The bound of the error of the whole pass; its parts are added up in float64."""
@@ -295,7 +295,8 @@ def backward(
     else:
         value = torch.zeros(problems, count, dtype=torch.float64, device=rows.device)
     if error is not None:
-        found.error = torch.as_tensor(error.result(len(graph))).to(value).expand_as(value)
+        taken = torch.as_tensor(error.result(len(graph)), dtype=torch.float64)
+        found.error = taken.to(value).expand_as(value)
         value = (value - found.error).nan_to_num(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
     found.value = value
     return found
@@ -319,7 +320,7 @@ def _offsets(rows: Tensor, offsets: Tensor) -> Tensor:
 
 def _dot(rows: Tensor, offset: Tensor) -> Tensor:
     """Rows . b for a per-sample b that broadcasts: channel sums first, where b is per channel."""
-    if offset.ndim == 3 and offset.shape == (rows.shape[2], 1, 1) and rows.ndim == 5:
+    if rows.ndim == 5 and offset.shape == (rows.shape[2], 1, 1):
         return rows.sum((3, 4)) @ offset.flatten()
     return rows.flatten(2) @ offset.expand(rows.shape[2:]).flatten()
 

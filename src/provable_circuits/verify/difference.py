@@ -27,7 +27,7 @@ from provable_circuits.claims.patching import FixedPatching, Reachable
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Site
 from provable_circuits.network.graph import Node
-from provable_circuits.network.ops import Affine, Conv2d, Input, Linear, LinearOp, Op, ReLU
+from provable_circuits.network.ops import Affine, Conv2d, Linear, LinearOp, Op, ReLU
 from provable_circuits.rounding import Interval, down, settle, up
 
 
@@ -78,7 +78,7 @@ class Difference:
 
     def _change(self, known: Known, node: Node, changes: dict[str, Interval]) -> Interval | None:
         """How far a tensor moves, before patching; None if it does not."""
-        if isinstance(node.op, Input) or not any(name in changes for name in node.inputs):
+        if not any(name in changes for name in node.inputs):
             return None
         op = self.encoder.ops[node.name]
         if isinstance(op, LinearOp):

@@ -1,0 +1,34 @@
+"""Where faults are planted, and the tests that look for them: the quick and direct ones first.
+
+The oracle of the enclosures comes last, with a part of its sequences.
+"""
+
+from __future__ import annotations
+
+ENCLOSURES = "tests/enclosures/test_enclosures.py"
+ORACLE = (
+    f"{ENCLOSURES}::test_what_was_once_proved_falsely",
+    *(f"{ENCLOSURES}::test_sequences_of_large_networks[{seed}]" for seed in range(4)),
+    *(f"{ENCLOSURES}::test_sequences[{group}]" for group in range(3)),
+)
+
+TARGETS: dict[str, tuple[str, ...]] = {
+    "rounding.py": (
+        "tests/test_rounding.py",
+        "tests/verify/test_inconsistency.py",
+        "tests/network/test_ops.py",
+    ),
+    "verify/backward.py": ("tests/verify/test_backward.py",),
+    "verify/difference.py": ("tests/verify/test_difference.py",),
+    "claims/encoding.py": ("tests/claims/test_encoding.py",),
+    "claims/circuit_tensor.py": (
+        "tests/claims/test_circuit_tensor.py",
+        "tests/claims/test_encoding.py",
+    ),
+}
+"""Files below the package, and their own tests."""
+
+
+def judges_of(file: str, oracle: bool) -> tuple[str, ...]:
+    """The tests that faults of a file are judged by."""
+    return (*TARGETS[file], *(ORACLE if oracle else ()))
