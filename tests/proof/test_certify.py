@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -185,7 +186,8 @@ def test_what_the_limit_stops_stays_uncertified_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Certification has the same limit as the question, and its own count of nodes."""
-    monkeypatch.setattr("provable_circuits.verify.api.limits", lambda *_: (float("inf"), 5))
+    api = sys.modules["provable_circuits.verify.api"]
+    monkeypatch.setattr(api, "limits", lambda *_: (float("inf"), 5))
     verdict = pc.verify(*wide(), max_nodes=3000, certify=True)
     assert isinstance(verdict, pc.Proved)
     assert verdict.certificate is None
@@ -194,12 +196,13 @@ def test_what_the_limit_stops_stays_uncertified_and_says_so(
 
 def test_a_tie_is_certified_in_rational_arithmetic(tmp_path: Path) -> None:
     """relu(x) - relu(x - 1) on [0, 1] differs from nothing by exactly 1: no float bound closes."""
-    net = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1))
+    first, second = nn.Linear(1, 2), nn.Linear(2, 1)
     with torch.no_grad():
-        net[0].weight.copy_(torch.tensor([[1.0], [1.0]]))
-        net[0].bias.copy_(torch.tensor([0.0, -1.0]))
-        net[2].weight.copy_(torch.tensor([[1.0, -1.0]]))
-        net[2].bias.zero_()
+        first.weight.copy_(torch.tensor([[1.0], [1.0]]))
+        first.bias.copy_(torch.tensor([0.0, -1.0]))
+        second.weight.copy_(torch.tensor([[1.0, -1.0]]))
+        second.bias.zero_()
+    net = nn.Sequential(first, nn.ReLU(), second)
     graph = pc.Graph.from_torch(net, torch.zeros(1, 1))
     components = graph.components("neuron")
     claim = pc.Claim([pc.Box([0.0], [1.0])], pc.Zero(), pc.MaxAbs(1.0))

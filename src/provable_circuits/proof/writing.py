@@ -70,7 +70,7 @@ class Writer:
         self._arrays: dict[str, dict[str, Array]] = {name: {} for name in ARRAYS}
         self._statements: list[dict[str, Any]] = []
         self._proof: list[dict[str, Any]] = []
-        self._sections = {
+        self._sections: dict[str, Any] = {
             "components": self._components(),
             "claim": {
                 "inputs": [self._domain(d) for d in claim.inputs],
@@ -240,7 +240,8 @@ class Writer:
     def _within(self, value: Tensor, box: Sequence[str]) -> Array:
         """Patch values in their box: a slope that the file holds in float32 moves its ends."""
         low, high = (self._arrays[ARRAYS[0]][name] for name in box)
-        return np.clip(value.double().numpy().reshape(low.shape), low, high)
+        within: Array = np.clip(value.double().numpy().reshape(low.shape), low, high)
+        return within
 
     def _point(self, domain: Domain, point: Tensor) -> dict[str, str]:
         """A point; where it is a corner of a box, as bits."""
