@@ -34,6 +34,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 
@@ -46,7 +47,23 @@ from provable_circuits.network.graph import Graph
 LARGEST_TEXT = 2**30
 """Characters of a property, unpacked, that are read at most."""
 
+Number = Decimal | Fraction
+
 _GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Numbers:
+    """The numbers of a case as they are written: no float64 need hold them.
+
+    Attributes:
+        lower, upper: the bounds of each input.
+        bounds: right-hand sides.
+    """
+
+    lower: Sequence[Number]
+    upper: Sequence[Number]
+    bounds: Sequence[Number]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,6 +77,7 @@ class Case:
         inner_lower, inner_upper: the ends rounded inward. Where a decimal that float64 does not
             hold is given as both ends, they cross: the box has points there, but none in float64.
         inner_bounds: right-hand sides rounded down.
+        written: the same numbers, none of them rounded; None where float64 holds them all.
     """
 
     lower: Tensor
@@ -69,11 +87,20 @@ class Case:
     inner_lower: Tensor
     inner_upper: Tensor
     inner_bounds: Tensor
+    written: Numbers | None = None
 
     @classmethod
     def exact(cls, lower: Tensor, upper: Tensor, rows: Tensor, bounds: Tensor) -> Case:
         """A case whose numbers are float64 themselves."""
         return cls(lower, upper, rows, bounds, lower, upper, bounds)
+
+    @property
+    def numbers(self) -> Numbers:
+        """The numbers as they are written."""
+        if self.written is not None:
+            return self.written
+        parts = (self.lower, self.upper, self.bounds)
+        return Numbers(*([Fraction(value) for value in part.tolist()] for part in parts))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
