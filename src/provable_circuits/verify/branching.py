@@ -320,14 +320,17 @@ class BranchAndBound(RootSearch):
         """The children of each part at the unit whose two sides gain most.
 
         What splits of a unit gained before, for each unit of its gap, says what one will gain.
-        Where too few were seen, both sides of the widest gaps are put to the solver.
+        Where too few were seen, both sides of the widest gaps are put to the solver, in as many
+        parts as it takes to believe them.
         """
         best = parts.scores.topk(min(self.candidates, len(self.units)), dim=1)
         root = parts.root.unsqueeze(1).expand_as(best.indices)
-        gains = self.costs.gains(root, best.indices, best.values)
         unknown = (best.values > LEAST_GAP) & ~self.costs.known(root, best.indices)
         unknown &= unknown.cumsum(1) <= TRIED
         part, place = unknown.nonzero().T
+        some = self.costs.first(parts.root[part], best.indices[part, place])
+        part, place = part[some], place[some]
+        seen = best.values.new_zeros(2, len(part))
         if len(part):
             units = best.indices[part, place]
             children = parts[part].split(units)
@@ -336,7 +339,8 @@ class BranchAndBound(RootSearch):
             seen = found.value.clamp_max(0.0).unflatten(0, (2, -1)) - parts.value[part]
             seen = seen.clamp_min(0.0)
             self.costs.learn(parts.root[part], units, best.values[part, place], seen)
-            gains[:, part, place] = seen
+        gains = self.costs.gains(root, best.indices, best.values)
+        gains[:, part, place] = seen
         gains = torch.minimum(gains, -parts.value.unsqueeze(1)).clamp_min(1e-9)
         score = torch.where(best.values > 0, gains.prod(0) * (1 + 1e-6 * best.values), -math.inf)
         order = score.argmax(1, keepdim=True)

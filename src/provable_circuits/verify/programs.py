@@ -87,6 +87,17 @@ class PseudoCosts:
         """Whether enough splits of units were seen, of the shape of ``unit``."""
         return self.count[0][root, unit] >= RELIABLE
 
+    def first(self, root: Tensor, unit: Tensor) -> Tensor:
+        """Which of these pairs [n] are the first few of a root and unit; places, in order."""
+        pair = (root * self.count.shape[2] + unit).tolist()
+        seen: dict[int, int] = {}
+        places = []
+        for place, one in enumerate(pair):
+            seen[one] = seen.get(one, 0) + 1
+            if seen[one] <= RELIABLE:
+                places.append(place)
+        return torch.tensor(places, dtype=torch.long, device=root.device)
+
     def gains(self, root: Tensor, unit: Tensor, gap: Tensor) -> Tensor:
         """What is expected of splits, [2, *unit.shape]."""
         mean = self.total / self.count.clamp_min(1.0)
