@@ -121,10 +121,10 @@ class _Case:
         ]
         return cls(
             RationalNetwork(network, deadline),
-            tuple(map(Fraction, numbers.lower)),
-            tuple(map(Fraction, numbers.upper)),
+            tuple(Fraction(value) for value in numbers.lower),
+            tuple(Fraction(value) for value in numbers.upper),
             rows,
-            tuple(map(Fraction, numbers.bounds)),
+            tuple(Fraction(value) for value in numbers.bounds),
             deadline,
         )
 
