@@ -5,15 +5,16 @@ its output is s g_i + (1 - s) r_i. Every g_i, and the row that is bounded, is a 
 the inputs and of the r before it, the same in all parts. A part adds, for l_i <= g_i <= u_i,
 
     unstable    r >= 0,   r >= g,   r <= u (g - l) / (u - l) + v
-    active      r >= 0,   r >= g,   r <= g + v
+    active      r = g,              g >= -v
     inactive    r = 0,              g <= v
 
 with v >= 0 at a high price, so that there always is a solution: where the part is empty the price
-is paid, and what is bounded exceeds any threshold. At the optimum let m be the dual value of
-r >= g and p that of r >= 0. The lower slope m / (m + p) of an unstable unit, the multiplier p of an
-active one and the dual of g <= v of an inactive one make a backward pass reach the optimum. So the
-solver chooses, a rigorous pass proves, and nothing rests on the solver: any slopes between s and 1
-and any nonnegative multipliers give a valid bound. Its point is a candidate witness.
+is paid, and what is bounded exceeds any threshold. The r of active and inactive units are
+eliminated. At the optimum let m be the dual value of r >= g and p that of r >= 0. The lower slopes
+m / (m + p) of unstable units and the duals of g >= -v and g <= v, as multipliers, make a backward
+pass reach the optimum. So the solver chooses, a rigorous pass proves, and nothing rests on the
+solver: any slopes between s and 1 and any nonnegative multipliers give a valid bound. Its point is
+a candidate witness.
 
 Slopes and multipliers by gradient ascent (``slopes``) come near the optimum for many parts at once;
 this meets it for one. It pays where few units are unstable and the tree would grow large.
@@ -78,13 +79,22 @@ class Solved:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Program:
-    """Programs as the solver takes them, and what each objective was divided by."""
+    """Programs as the solver takes them.
+
+    Attributes:
+        cost, matrix, most, limits: minimise cost . c where matrix @ c <= most, between limits.
+        sizes: what each objective was divided by.
+        units: coefficients and constants of what units read.
+        goals: those of the objectives.
+    """
 
     cost: Floats
     matrix: csr_array
     most: Floats
     limits: Floats
     sizes: Floats
+    units: Goals
+    goals: Goals
 
 
 class Triangle:
@@ -176,7 +186,7 @@ class Triangle:
         """The same for few parts, as one program of as many blocks."""
         self.deadline.check()
         costs, constants = (goal[own] for goal in goals)
-        program = self._written(costs, lower[own], upper[own], signs[own])
+        program = self._written((costs, constants), lower[own], upper[own], signs[own])
         if program is None:
             return self._nothing(len(costs))
         answer = linprog(
@@ -185,7 +195,10 @@ class Triangle:
             b_ub=program.most,
             bounds=program.limits,
             method="highs-ds",
-            options={"time_limit": max(min(self.deadline.left, 1e6), LEAST_TIME)},
+            options={
+                "time_limit": max(min(self.deadline.left, 1e6), LEAST_TIME),
+                "presolve": False,
+            },
         )
         if answer.status != 0:
             if len(costs) == 1:
@@ -193,35 +206,33 @@ class Triangle:
             half = own.start + (len(costs) + 1) // 2
             parts = slice(own.start, half), slice(half, own.stop)
             return Solved.joined([self._solve(goals, lower, upper, signs, p) for p in parts])
-        return self._read(answer, program.sizes, constants, costs, signs[own])
+        return self._read(answer, program, signs[own])
 
     def _written(
-        self, costs: Floats, lower: Floats, upper: Floats, signs: Floats
+        self, goals: Goals, lower: Floats, upper: Floats, signs: Floats
     ) -> _Program | None:
         """The programs of some parts; None if their numbers are beyond a solver.
 
-        A block has the columns x, r and v, and the rows g - r <= 0 (empty for inactive units) and
-        r - chord - v <= 0 (g - v <= 0 for inactive ones).
+        A block has the columns x, r and v. For units without a sign it has the rows g - r <= 0 and
+        r - chord - v <= 0; for the others -g - v <= 0, or g - v <= 0, and an empty one.
         """
         problems, count = signs.shape
         inputs, places = self.inputs, np.arange(count)
+        forms, shifts, costs, constants = self._settled(goals, signs)
         sizes = np.abs(costs).max(axis=1, initial=0.0)
         sizes[sizes == 0] = 1.0
-        free, off = signs == 0, signs < 0
-        chord = np.where(free, upper / np.where(free, upper - lower, 1.0), 1.0)
-        top = np.where(free, -chord * lower, 0.0)
+        free = signs == 0
+        chord = np.where(free, upper / np.where(free, upper - lower, 1.0), 0.0)
+        side = np.where(free, 1.0, -signs)
         blocks = np.zeros((problems, 2 * count, inputs + 2 * count))
-        blocks[:, :count, : inputs + count] = np.where(off[..., None], 0.0, self.matrix)
-        blocks[:, places, inputs + places] -= np.where(off, 0.0, 1.0)
-        blocks[:, count:, : inputs + count] = np.where(off, 1.0, -chord)[..., None] * self.matrix
-        blocks[:, count + places, inputs + places] += np.where(off, 0.0, 1.0)
-        blocks[:, count + places, inputs + count + places] = -1.0
+        blocks[:, :count, : inputs + count] = side[..., None] * forms
+        blocks[:, places, inputs + places] -= free
+        blocks[:, places, inputs + count + places] = -1.0 * ~free
+        blocks[:, count:, : inputs + count] = -chord[..., None] * forms
+        blocks[:, count + places, inputs + places] += free
+        blocks[:, count + places, inputs + count + places] = -1.0 * free
         most = np.concatenate(
-            [
-                np.where(off, 0.0, -self.constant),
-                np.where(off, -self.constant, top + chord * self.constant),
-            ],
-            axis=1,
+            [-side * shifts, chord * (shifts - np.where(free, lower, 0.0))], axis=1
         )
         prices = np.full((problems, count), PRICE)
         cost = np.concatenate([costs / sizes[:, None], prices], axis=1)
@@ -230,36 +241,68 @@ class Triangle:
         limits = np.zeros((problems, inputs + 2 * count, 2))
         limits[:, :inputs, 0], limits[:, :inputs, 1] = self.lower, self.upper
         limits[:, inputs:, 1] = np.inf
-        limits[:, inputs : inputs + count, 1][off] = 0.0
+        limits[:, inputs : inputs + count, 1][~free] = 0.0
         block, row, column = blocks.nonzero()
         rows, columns = block * blocks.shape[1] + row, block * blocks.shape[2] + column
         shape = problems * blocks.shape[1], problems * blocks.shape[2]
         matrix = csr_array((blocks[block, row, column], (rows, columns)), shape)
-        return _Program(cost.ravel(), matrix, most.ravel(), limits.reshape(-1, 2), sizes)
+        return _Program(
+            cost.ravel(),
+            matrix,
+            most.ravel(),
+            limits.reshape(-1, 2),
+            sizes,
+            (forms, shifts),
+            (costs, constants),
+        )
 
-    def _read(
-        self, answer: Any, sizes: Floats, constants: Floats, costs: Floats, signs: Floats
-    ) -> Solved:
+    def _settled(self, goals: Goals, signs: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """What units read, and goals, over inputs and units without a sign alone, part by part.
+
+        Active units are r = g, inactive ones r = 0: with g = A x + B r + c that is a triangular
+        system for g.
+
+        Returns:
+            Coefficients [n, units, inputs + units] and constants [n, units] of the units, and those
+            of the goals, [n, inputs + units] and [n].
+        """
+        (problems, count), inputs = signs.shape, self.inputs
+        active, free = (signs > 0).astype(float), (signs == 0).astype(float)
+        below = self.matrix[:, inputs:]
+        right = np.empty((problems, count, inputs + count + 1))
+        right[:, :, :inputs] = self.matrix[:, :inputs]
+        right[:, :, inputs:-1] = below * free[:, None]
+        right[:, :, -1] = self.constant
+        solved = np.linalg.solve(np.eye(count) - below * active[:, None], right)
+        forms, shifts = solved[:, :, :-1], solved[:, :, -1]
+        costs, constants = goals[0].copy(), goals[1]
+        weight = costs[:, inputs:] * active
+        costs[:, inputs:] *= free
+        costs += np.einsum("pu,puc->pc", weight, forms)
+        return forms, shifts, costs, constants + (weight * shifts).sum(1)
+
+    def _read(self, answer: Any, program: _Program, signs: Floats) -> Solved:
         """Points, slopes and multipliers from what the solver found."""
         (problems, count), inputs = signs.shape, self.inputs
+        sizes, (forms, shifts), (costs, constants) = program.sizes, program.units, program.goals
         columns = answer.x.reshape(problems, -1)
         duals = np.maximum(-answer.ineqlin.marginals, 0.0).reshape(problems, -1)
-        duals = duals * sizes[:, None]
+        duals = duals[:, :count] * sizes[:, None]
         ground = np.maximum(answer.lower.marginals, 0.0).reshape(problems, -1)
         ground = ground[:, inputs : inputs + count] * sizes[:, None]
-        line = duals[:, :count]
-        total = line + ground
+        total = duals + ground
         share = np.full_like(total, np.nan)
-        np.divide(line, total, out=share, where=total > 0)
+        np.divide(duals, total, out=share, where=total > 0)
         price = PRICE * sizes * columns[:, inputs + count :].sum(1)
         own = columns[:, : inputs + count]
-        read = own @ self.matrix.T + self.constant
+        read = np.einsum("puc,pc->pu", forms, own) + shifts
+        free = signs == 0
         return Solved(
             (costs * own).sum(1) + price + constants,
             np.clip(columns[:, :inputs], self.lower, self.upper),
-            self.leaks + (1 - self.leaks) * share,
-            np.where(signs > 0, ground, np.where(signs < 0, duals[:, count:], 0.0)),
-            np.where(signs == 0, np.maximum(own[:, inputs:] - np.maximum(read, 0.0), 0.0), 0.0),
+            np.where(free, self.leaks + (1 - self.leaks) * share, np.nan),
+            np.where(free, 0.0, duals),
+            np.where(free, np.maximum(own[:, inputs:] - np.maximum(read, 0.0), 0.0), 0.0),
         )
 
     def _nothing(self, problems: int) -> Solved:

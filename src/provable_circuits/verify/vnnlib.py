@@ -77,7 +77,6 @@ class Case:
         inner_lower, inner_upper: the ends rounded inward. Where a decimal that float64 does not
             hold is given as both ends, they cross: the box has points there, but none in float64.
         inner_bounds: right-hand sides rounded down.
-        written: the same numbers, none of them rounded; None where float64 holds them all.
     """
 
     lower: Tensor
@@ -87,7 +86,6 @@ class Case:
     inner_lower: Tensor
     inner_upper: Tensor
     inner_bounds: Tensor
-    written: Numbers | None = None
 
     @classmethod
     def exact(cls, lower: Tensor, upper: Tensor, rows: Tensor, bounds: Tensor) -> Case:
@@ -96,11 +94,25 @@ class Case:
 
     @property
     def numbers(self) -> Numbers:
-        """The numbers as they are written."""
-        if self.written is not None:
-            return self.written
+        """The numbers as they are written: those of float64, unless ``WrittenCase`` has others."""
         parts = (self.lower, self.upper, self.bounds)
         return Numbers(*([Fraction(value) for value in part.tolist()] for part in parts))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WrittenCase(Case):
+    """A case that was read from a file.
+
+    Attributes:
+        written: its numbers, none of them rounded.
+    """
+
+    written: Numbers
+
+    @property
+    def numbers(self) -> Numbers:
+        """The numbers of the file."""
+        return self.written
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from provable_circuits.errors import PropertyError
-from provable_circuits.verify.vnnlib import Case, Number, Numbers
+from provable_circuits.verify.vnnlib import Case, Number, Numbers, WrittenCase
 
 MOST_CASES = 200_000
 MOST_WORK = 20_000_000
@@ -206,7 +206,7 @@ class Cases:
                 ) from None
         lower, upper, inner_lower, inner_upper = box.ends
         inner_bounds, outer_bounds = torch.from_numpy(bounds)
-        return Case(
+        return WrittenCase(
             lower,
             upper,
             torch.from_numpy(rows),
