@@ -44,7 +44,7 @@ def at_least(net: Network, region: Region, row: np.ndarray, threshold: float) ->
 
 
 def largest(net: Network, region: Region, row: np.ndarray) -> float:
-    found = solve(Question(net, {}, region, {}, ("circuit", row[None])), 60.0)
+    found = solve(Question(net, {}, region, {}, ("circuit", row[None])))
     assert found is not None
     return found.attained
 

@@ -36,7 +36,7 @@ def test_claims_beside_the_optimum(seed: int) -> None:
     removed = net.removed(kept)
     patch = {step: np.zeros(net.steps[step].size) for step in removed}
     sides = np.concatenate([np.eye(net.outputs), -np.eye(net.outputs)])
-    found = solve(Question(net, removed, region, patch, ("rows", sides)), 60.0)
+    found = solve(Question(net, removed, region, patch, ("rows", sides)))
     assert found is not None
     graph = graph_of(net)
     circuit = graph.components("filter" if seed % 5 == 4 else "neuron").circuit(kept)
