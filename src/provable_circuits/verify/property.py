@@ -221,7 +221,8 @@ class _Decision:
                 return "violated", own
             if status != "proved":
                 doubts.append(status)
-            stage = stage if own == "bisection" else own
+            if own != "bisection":
+                stage = "exact" if self._exact else "branching"
         return ("unknown", doubts[0]) if doubts else ("holds", stage)
 
     # --- stages ---------------------------------------------------------------------------------
