@@ -83,10 +83,12 @@ class Regime:
     Attributes:
         small: a network of no more activation units is small.
         single: tensors of more units are bounded in float32.
+        solved: after so many parts linear programs are asked.
     """
 
     small: int | None = None
     single: int | None = None
+    solved: int | None = None
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -95,6 +97,7 @@ class Regime:
             (module, "SMALL", self.small) for module in (branching, question, verifier_module)
         ]
         places.append((bounds_module, "SINGLE_FROM", self.single))
+        places += [(branching, name, self.solved) for name in ("SOLVED", "SOLVED_EACH")]
         before = [(module, name, getattr(module, name)) for module, name, _ in places]
         try:
             for module, name, value in places:

@@ -32,9 +32,10 @@ REGIMES = (
     Regime(small=0),
     Regime(small=0),
     Regime(small=0, single=0),
-    Regime(small=10**9),
+    Regime(small=10**9, solved=0),
 )
-"""As it is; small networks treated as large ones; these in float32 besides; all as small."""
+"""As it is; small networks treated as large ones; these in float32 besides; all as small ones whose
+parts are put to the solver at once."""
 
 
 @dataclass

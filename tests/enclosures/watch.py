@@ -25,12 +25,13 @@ from provable_circuits.rounding import InconsistentBoundsError, Interval
 from provable_circuits.verify import question as question_module
 from provable_circuits.verify import screen as screen_module
 from provable_circuits.verify.bounds import Bounds
-from provable_circuits.verify.branching import BranchAndBound, Parts
+from provable_circuits.verify.branching import BranchAndBound
 from provable_circuits.verify.difference import Difference, Known
 from provable_circuits.verify.hull import closer as closer_module
 from provable_circuits.verify.hull.search import HullSearch
 from provable_circuits.verify.inert import Inert
 from provable_circuits.verify.memory import Memory
+from provable_circuits.verify.parts import Parts
 from provable_circuits.verify.verdict import Verdict
 
 
@@ -55,6 +56,7 @@ class Watch(Subdomains, Questions):
                 (BranchAndBound, "_bounded", self._hook_bounded),
                 (BranchAndBound, "_best_split", self._hook_split),
                 (BranchAndBound, "_costliest_split", self._hook_split),
+                (BranchAndBound, "_solved", self._hook_solved),
                 (BranchAndBound, "_leaf", self._hook_leaf),
                 (closer_module, "closer_ends", self._hook_closer),
                 (HullSearch, "run", self._hook_hulls),
@@ -171,6 +173,16 @@ class Watch(Subdomains, Questions):
             return children
 
         return split
+
+    def _hook_solved(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        def solved(search: BranchAndBound, programs: Any, parts: Parts) -> Any:
+            left = plain(search, programs, parts)
+            if left is not None:
+                broken = self.within(search, parts) & self.violated(search)[parts.root]
+                self.cover("solved subdomain", search, parts, left, broken)
+            return left
+
+        return solved
 
     def _hook_leaf(self, plain: Callable[..., str]) -> Callable[..., str]:
         def leaf(search: BranchAndBound, part: Parts) -> str:

@@ -35,7 +35,12 @@ def verify(
     seed: options.Seed = 0,
     json: options.Json = False,
     quiet: Annotated[
-        bool, options.option(options.OUTPUT, "Do not say why an answer is unknown.", "--quiet")
+        bool,
+        options.option(
+            options.OUTPUT,
+            "Do not say why an answer is unknown, or more than the counterexample.",
+            "--quiet",
+        ),
     ] = False,
 ) -> None:
     """Decide whether an ONNX network keeps clear of what a VNN-LIB property describes.
@@ -61,4 +66,6 @@ def verify(
         typer.echo("\n".join(property_lines(verdict)))
         if verdict.status == "unknown" and not quiet:
             typer.echo(f"unknown: {verdict.reason}", err=True)
+        if verdict.note and not quiet:
+            typer.echo(verdict.note, err=True)
     raise typer.Exit(EXIT_CODES[verdict.status])

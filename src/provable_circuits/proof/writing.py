@@ -34,7 +34,6 @@ from provable_circuits.claims.patching import FixedPatching, IntervalHull, Reach
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.graph import Graph
-from provable_circuits.network.intervals import propagate
 from provable_circuits.proof.checker.certificate import (
     ARRAYS,
     FORMAT,
@@ -44,6 +43,9 @@ from provable_circuits.proof.checker.certificate import (
     VERSION,
     section_digest,
 )
+from provable_circuits.proof.checker.claim import intervals
+from provable_circuits.proof.checker.network import parse_network
+from provable_circuits.proof.checker.problem import Region
 from provable_circuits.proof.prover import Plan
 
 Array = NDArray[Any]
@@ -64,10 +66,11 @@ class Writer:
         claim.check(circuit.components.graph)
         self._claim, self._circuit = claim, circuit
         self._graph = circuit.components.graph
+        self._network = network_bytes(self._graph)
         self._arrays: dict[str, dict[str, Array]] = {name: {} for name in ARRAYS}
         self._statements: list[dict[str, Any]] = []
         self._proof: list[dict[str, Any]] = []
-        self._sections = {
+        self._sections: dict[str, Any] = {
             "components": self._components(),
             "claim": {
                 "inputs": [self._domain(d) for d in claim.inputs],
@@ -143,13 +146,14 @@ class Writer:
         return {"kind": "hull", **found, "boxes": [self._boxes(domain) for domain in domains]}
 
     def _boxes(self, domain: Domain) -> dict[str, list[str]]:
-        """The box of every site, rounded outward generously."""
-        lower, upper = (end.unsqueeze(0) for end in domain.bounds())
-        ends = propagate(self._graph, {self._graph.inputs[0]: (lower, upper)})
+        """The box of every site, rounded outward generously: intervals of the network written."""
+        lower, upper = (end.double().numpy().reshape(-1) for end in domain.bounds())
+        bounds = intervals(parse_network(self._network), Region(lower, upper))
         found = {}
         for site in self._circuit.components.sites:
-            low, high = (end[0].double() for end in ends[site.tensor])
-            room = OUTWARD * (1e-3 + torch.maximum(low.abs(), high.abs()))
+            shape = self._graph[site.tensor].shape
+            low, high = (end.reshape(shape) for end in bounds(site.tensor))
+            room = OUTWARD * (1e-3 + np.maximum(np.abs(low), np.abs(high)))
             found[site.tensor] = [
                 self._put(0, low - room, "low"),
                 self._put(0, high + room, "high"),
@@ -221,8 +225,9 @@ class Writer:
             domain = patching.domain(witness.index, self._claim.inputs)
             found["source"] = self._point(domain, witness.patch_input)
         if witness.patch_values is not None:
+            boxes = self._sections["claim"]["patching"]["boxes"][witness.index]
             found["patches"] = {
-                tensor: self._put(2, value.double().reshape(self._graph[tensor].shape), "patch")
+                tensor: self._put(2, self._within(value, boxes[tensor]), "patch")
                 for tensor, value in witness.patch_values.items()
             }
         kind = (
@@ -231,6 +236,12 @@ class Writer:
             else {"kind": "necessary", "component": component}
         )
         self._statements.append({**kind, "witness": found})
+
+    def _within(self, value: Tensor, box: Sequence[str]) -> Array:
+        """Patch values in their box: a slope that the file holds in float32 moves its ends."""
+        low, high = (self._arrays[ARRAYS[0]][name] for name in box)
+        within: Array = np.clip(value.double().numpy().reshape(low.shape), low, high)
+        return within
 
     def _point(self, domain: Domain, point: Tensor) -> dict[str, str]:
         """A point; where it is a corner of a box, as bits."""
@@ -260,7 +271,7 @@ class Writer:
 
     def files(self) -> dict[str, bytes]:
         """The certificate's files by name."""
-        files = {NETWORK: network_bytes(self._graph)}
+        files = {NETWORK: self._network}
         for name in ARRAYS:
             files[name] = save_arrays(self._arrays[name])
         sections = {**self._sections, "proof": self._proof, "statements": self._statements}

@@ -17,14 +17,15 @@ WORDS = {"holds": "unsat", "violated": "sat", "unknown": "unknown", "timeout": "
 
 
 def property_lines(verdict: PropertyVerdict) -> list[str]:
-    """The answer, and the counterexample behind ``sat``; each number reads back as it was."""
+    """The answer, and the counterexample behind ``sat``.
+
+    Inputs are decimals that satisfy the property's own bounds; outputs read back as they were.
+    """
     lines = [WORDS[verdict.status]]
     if verdict.counterexample is not None:
-        pairs = [
-            f"({kind}_{i} {value!r})"
-            for kind, values in zip("XY", verdict.counterexample, strict=True)
-            for i, value in enumerate(values.flatten().tolist())
-        ]
+        x, y = ([repr(v) for v in part.flatten().tolist()] for part in verdict.counterexample)
+        pairs = [f"(X_{i} {text})" for i, text in enumerate(verdict.decimals or x)]
+        pairs += [f"(Y_{i} {text})" for i, text in enumerate(y)]
         lines += [f"{' ' if i else '('}{pair}" for i, pair in enumerate(pairs)]
         lines[-1] += ")"
     return lines
@@ -43,6 +44,8 @@ def property_document(
         "status": verdict.status,
         "reason": verdict.reason,
         "counterexample": found,
+        "decimals": None if verdict.decimals is None else list(verdict.decimals),
+        "note": verdict.note,
         "seconds": verdict.seconds,
         "settings": dict(settings),
         "version": version,

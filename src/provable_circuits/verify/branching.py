@@ -14,8 +14,9 @@ Every bound also points to a corner of the region, which is tried as a candidate
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -25,6 +26,8 @@ from provable_circuits.verify.bounds import Bounds, picked
 from provable_circuits.verify.costs import unit_costs
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.leaf import solve_leaf
+from provable_circuits.verify.parts import Parts, batches, children_of, signs_of
+from provable_circuits.verify.programs import LEAST_GAP, Programs, PseudoCosts, has_programs
 from provable_circuits.verify.relaxed import Relaxed
 from provable_circuits.verify.roots import Roots, RootSearch, Try, slip
 from provable_circuits.verify.slopes import Choice, optimise
@@ -39,76 +42,18 @@ LONG = 512
 from its roots, with more steps for what few do not close: deep parts live by their multipliers, and
 good ones keep the tree small."""
 
+SOLVED, SOLVED_EACH = 48, 512
+"""Where programs are small: parts after which the roots' bounds are brought closer by programs and
+the search begins anew, and after which every part that ascent leaves open is put to the solver."""
+
+TRIED = 6
+"""Units of each part whose two sides are put to the solver before one is split."""
+
 COSTLIEST = 3
 """Units of each part that a shallow search splits at once."""
 
 MOST_NUMBERS = 2**26
 """Numbers in each tensor of waiting parts, at most: half a gigabyte."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Parts:
-    """Parts, n of them, each a row of every tensor; units are the open ones of the roots.
-
-    Attributes:
-        root: which root each descends from, [n].
-        lower, upper: the ends of every unit's input, [n, units].
-        signs: +1 and -1 where a unit's input is nonnegative or nonpositive all over the part, by a
-            split or by what follows from one; else 0.
-        slopes: the lower slopes chosen.
-        duals: the multipliers chosen, nonnegative, zero where there is no sign.
-        rows: what the bound's row is at each unit's output.
-        value: the bound so far, [n].
-        scores: how much each open unit's relaxation costs the bound, zero where it is settled.
-    """
-
-    root: Tensor
-    lower: Tensor
-    upper: Tensor
-    signs: Tensor
-    slopes: Tensor
-    duals: Tensor
-    rows: Tensor
-    value: Tensor
-    scores: Tensor
-
-    def __len__(self) -> int:
-        return len(self.root)
-
-    def __getitem__(self, index: Tensor | slice) -> Parts:
-        return Parts(*(getattr(self, field.name)[index] for field in fields(self)))
-
-    @staticmethod
-    def joined(several: Sequence[Parts]) -> Parts:
-        """All parts of several batches."""
-        return Parts(
-            *(torch.cat([getattr(parts, f.name) for parts in several]) for f in fields(Parts))
-        )
-
-    def split(self, units: Tensor) -> Parts:
-        """Two children of each part at its unit, [n]: 2 n parts, nonnegative ones first."""
-        children = Parts.joined([self, self])
-        place = torch.arange(len(children), device=units.device)
-        unit = units.repeat(2)
-        sign = torch.ones(len(children), dtype=torch.float64, device=units.device)
-        sign[len(self) :] = -1.0
-        lower, upper = children.lower[place, unit], children.upper[place, unit]
-        children.lower[place, unit] = torch.where(sign > 0, lower.clamp_min(0.0), lower)
-        children.upper[place, unit] = torch.where(sign < 0, upper.clamp_max(0.0), upper)
-        return children
-
-    def signed(self, lower: Tensor, upper: Tensor, leaks: Tensor) -> tuple[Tensor, Tensor]:
-        """The signs that follow from closer ends, and multipliers to start from.
-
-        Where a unit's sign became known, its line changes from slope a to its own, k = 1 or the
-        leak. With the multiplier A (1 - a), or A (a - k), of its row A >= 0 the bound starts as
-        the function that it was, so that a part is never bounded worse than what it is a part of.
-        """
-        signs = _signs(lower, upper)
-        weight = self.rows.clamp_min(0.0)
-        start = weight * torch.where(signs > 0, 1 - self.slopes, self.slopes - leaks)
-        fresh = (signs != 0) & (self.signs == 0)
-        return signs, torch.where(fresh, start, self.duals)
 
 
 class BranchAndBound(RootSearch):
@@ -125,6 +70,11 @@ class BranchAndBound(RootSearch):
         self.levels = 2 if self.small else 1
         self.width = max(1, min(256 if self.small else 16, 2**21 // max(self.structure.largest, 1)))
         self.guide = self.structure.guide
+        self.halt: Callable[[], bool] | None = None
+        """Whether candidates were too close to call. Where this is set the search stops as soon as
+        they or a part are: exact arithmetic can tell more. ``resume`` goes on without it."""
+        self.programs: Programs | None = None
+        """Linear programs of parts, once the tree has grown so large that they pay."""
         self.parts = 0
         """How many parts were bounded."""
         self._close: set[int] = set()
@@ -156,7 +106,14 @@ class BranchAndBound(RootSearch):
             self.deadline.check()
             if self.parts >= most:
                 return "more"
-            if self.small and self.parts > LONG and self.steps < LONG_STEPS:
+            if self.halt is not None and (self._close or self.halt()):
+                return "close"
+            if self.programs is None and self.parts > SOLVED and self._programmable:
+                if self._solve_roots():
+                    return "refuted"
+                continue
+            long = self.small and not self._programmable
+            if long and self.parts > LONG and self.steps < LONG_STEPS:
                 self.steps, self._reached = LONG_STEPS, math.inf
                 self._close.clear()
                 self._begin(self._choice)
@@ -186,6 +143,11 @@ class BranchAndBound(RootSearch):
         roots = self._close.union(self._queue.root.tolist())
         return torch.tensor(sorted(roots), dtype=torch.long, device=self._queue.root.device)
 
+    @property
+    def close(self) -> frozenset[int]:
+        """The roots of which a part stayed open that no split can close."""
+        return frozenset(self._close)
+
     def settle(self, left: Tensor, reached: float) -> None:
         """Only these roots are open still; the others were proved, by bounds no less than this."""
         self._queue = self._queue[torch.isin(self._queue.root, left)]
@@ -207,7 +169,7 @@ class BranchAndBound(RootSearch):
                 break
             self.deadline.check()
             parts = self._costliest_split(self._queue)
-            left = [self._bounded(parts[some])[2] for some in _batches(len(parts), self.width)]
+            left = [self._bounded(parts[some])[2] for some in batches(len(parts), self.width)]
             self._queue = Parts.joined(left)
         lost[self._queue.root] = True
         return lost
@@ -223,7 +185,7 @@ class BranchAndBound(RootSearch):
         none = zero.new_full((count,), -math.inf)
         root = torch.arange(count, device=zero.device)
         lower, upper = self.whole.lower, self.whole.upper
-        signs = _signs(lower, upper)
+        signs = signs_of(lower, upper)
         return Parts(root, lower, upper, signs, self.whole.slopes, zero, zero, none, zero)
 
     def _inner(self) -> Tensor:
@@ -247,7 +209,7 @@ class BranchAndBound(RootSearch):
         curved may be closer anywhere.
         """
         empty = torch.zeros(len(parts), dtype=torch.bool, device=parts.root.device)
-        split = _signs(parts.lower, parts.upper) != parts.signs
+        split = signs_of(parts.lower, parts.upper) != parts.signs
         changed = (split & self.inner).any(1) | (not self.structure.kinked)
         if not self.small or not bool(changed.any()):
             return self._relaxed(parts), empty
@@ -260,7 +222,12 @@ class BranchAndBound(RootSearch):
         return self._relaxed(replace(parts, lower=lower, upper=upper)), empty
 
     def _refined(self, parts: Parts) -> tuple[Relaxed, Bounds]:
-        """The parts with every tensor enclosed anew, within what they inherit.
+        """The parts with every tensor enclosed anew, within what they inherit."""
+        bounds = self._enclosed(parts, self._splits(parts))
+        return Relaxed.whole(bounds, self.units), bounds
+
+    def _enclosed(self, parts: Parts, splits: Mapping[str, Tensor] | None = None) -> Bounds:
+        """Every tensor of some parts, within what they inherit.
 
         Tensors that no activation lies before are the same in every part.
         """
@@ -287,15 +254,15 @@ class BranchAndBound(RootSearch):
             known,
             ends,
             deadline=self.deadline,
-            splits=self._splits(parts),
+            splits=splits,
         )
         bounds.compute(refine=self.small)
-        return Relaxed.whole(bounds, self.units), bounds
+        return bounds
 
     def _splits(self, parts: Parts) -> dict[str, Tensor]:
         """By tensor, the parts in which units of it that are open at the root have a sign."""
         open_ = (self.whole.lower < 0) & (self.whole.upper > 0)
-        split = (_signs(parts.lower, parts.upper) != 0) & open_[parts.root]
+        split = (signs_of(parts.lower, parts.upper) != 0) & open_[parts.root]
         pieces = self.units.split(split)
         return {node.inputs[0]: pieces[node.name].any(1) for node in self.units.nodes}
 
@@ -338,19 +305,51 @@ class BranchAndBound(RootSearch):
         or in small networks, where a batch costs little more than a part, several at once. This
         costs a pass over many rows and saves most of the tree.
         """
+        if self.programs is not None and self.parts > SOLVED_EACH:
+            return self._tried_split(self.programs, parts)
         count = min(self.candidates, len(self.units))
         best = parts.scores.topk(count, dim=1)
         promise = torch.cat(
-            [self._promise(parts[some], best.indices[some]) for some in _batches(len(parts), 16)]
+            [self._promise(parts[some], best.indices[some]) for some in batches(len(parts), 16)]
         )
         promise = torch.where(best.values > 0, promise, -math.inf)
         order = promise.argsort(dim=1, descending=True)[:, : self._depth(parts, self.levels)]
-        return _children(parts, best.indices.gather(1, order), best.values.gather(1, order) > 0)
+        return children_of(parts, best.indices.gather(1, order), best.values.gather(1, order) > 0)
+
+    def _tried_split(self, programs: Programs, parts: Parts) -> Parts:
+        """The children of each part at the unit whose two sides gain most.
+
+        What splits of a unit gained before, for each unit of its gap, says what one will gain.
+        Where too few were seen, both sides of the widest gaps are put to the solver, in as many
+        parts as it takes to believe them.
+        """
+        best = parts.scores.topk(min(self.candidates, len(self.units)), dim=1)
+        root = parts.root.unsqueeze(1).expand_as(best.indices)
+        unknown = (best.values > LEAST_GAP) & ~self.costs.known(root, best.indices)
+        unknown &= unknown.cumsum(1) <= TRIED
+        part, place = unknown.nonzero().T
+        some = self.costs.first(parts.root[part], best.indices[part, place])
+        part, place = part[some], place[some]
+        seen = best.values.new_zeros(2, len(part))
+        if len(part):
+            units = best.indices[part, place]
+            children = parts[part].split(units)
+            signs = signs_of(children.lower, children.upper)
+            found = programs.solve(children.root, children.lower, children.upper, signs)
+            seen = found.value.clamp_max(0.0).unflatten(0, (2, -1)) - parts.value[part]
+            seen = seen.clamp_min(0.0)
+            self.costs.learn(parts.root[part], units, best.values[part, place], seen)
+        gains = self.costs.gains(root, best.indices, best.values)
+        gains[:, part, place] = seen
+        gains = torch.minimum(gains, -parts.value.unsqueeze(1)).clamp_min(1e-9)
+        score = torch.where(best.values > 0, gains.prod(0) * (1 + 1e-6 * best.values), -math.inf)
+        order = score.argmax(1, keepdim=True)
+        return children_of(parts, best.indices.gather(1, order), best.values.gather(1, order) > 0)
 
     def _costliest_split(self, parts: Parts) -> Parts:
         """The children of each part at the units that cost most, none of them tried before."""
         best = parts.scores.topk(self._depth(parts, COSTLIEST), dim=1)
-        return _children(parts, best.indices, best.values > 0)
+        return children_of(parts, best.indices, best.values > 0)
 
     def _depth(self, parts: Parts, most: int) -> int:
         """How many units of each part are split at once, so that a batch holds its children."""
@@ -397,7 +396,7 @@ class BranchAndBound(RootSearch):
         self.parts += len(parts)
         self.deadline.spend(len(parts))
         survivors: list[Parts] = []
-        for some in _batches(len(parts), self.width):
+        for some in batches(len(parts), self.width):
             batch = parts[some]
             relaxed, choice, left = self._bounded(batch)
             if len(left) and self.steps > STEPS:
@@ -413,8 +412,59 @@ class BranchAndBound(RootSearch):
             }
             if self.attempt(corners, self.roots.problems[batch.root[low]]):
                 return None
+            if self.programs is not None and self.parts > SOLVED_EACH:
+                found = self._solved(self.programs, left)
+                if found is None:
+                    return None
+                left = found
             survivors.append(left)
         return survivors
+
+    # --- linear programs -------------------------------------------------------------------------
+
+    @cached_property
+    def _programmable(self) -> bool:
+        return self.small and has_programs(self.roots.bounds, self.units)
+
+    def _solve_roots(self) -> bool:
+        """Begin anew from roots whose bounds linear programs brought closer; whether refuted."""
+        waiting = self._queue.root
+        roots = self._root_parts()
+        self.programs = Programs(self.roots, self.units, self.deadline)
+        self.costs = PseudoCosts(len(roots), len(self.units), self.structure.device)
+        lower, upper = self.programs.sharpen(roots.lower, roots.upper)
+        self.roots = replace(
+            self.roots, bounds=self._enclosed(replace(roots, lower=lower, upper=upper))
+        )
+        self.whole = Relaxed.whole(self.roots.bounds, self.units)
+        roots = self._root_parts()
+        self._reached = math.inf
+        self._close.clear()
+        survivors = self._bound(roots[torch.isin(roots.root, waiting)])
+        if survivors is None:
+            return True
+        self._queue = Parts.joined([roots[:0], *survivors])
+        return False
+
+    def _solved(self, programs: Programs, parts: Parts) -> Parts | None:
+        """What the duals of their linear programs leave of some parts; None if refuted."""
+        found = programs.solve(parts.root, parts.lower, parts.upper, parts.signs)
+        if self.attempt(found.points, self.roots.problems[parts.root]):
+            return None
+        slopes = programs.slopes(found.slopes, parts.slopes)
+        relaxed = self._relaxed(parts)
+        rows, offsets = self.roots.rows[parts.root], self.roots.offsets[parts.root]
+        choice = optimise(
+            relaxed, self.start, rows, offsets, slopes, parts.signs, found.duals, steps=0
+        )
+        value = choice.found.value[:, 0]
+        reached = value + offsets - slip(value, offsets)
+        done = reached >= 0
+        if bool(done.any()):
+            self._reached = min(self._reached, float(reached[done].min()))
+        scores = torch.where(parts.scores > 0, found.gaps + LEAST_GAP * 1e-3, 0.0)
+        parts = replace(parts, value=torch.maximum(parts.value, reached), scores=scores)
+        return parts[(~done).nonzero().flatten()]
 
     def _bounded(self, batch: Parts, steps: int = STEPS) -> tuple[Relaxed, Choice, Parts]:
         """Bound a batch of parts: with which lines, by which choice, and what stays open."""
@@ -450,24 +500,3 @@ class BranchAndBound(RootSearch):
         self.deadline.check()
         self._reached = min(self._reached, float(reached.min()))
         return "close"
-
-
-def _signs(lower: Tensor, upper: Tensor) -> Tensor:
-    """+1 where ends are nonnegative, -1 where they are nonpositive, 0 where neither."""
-    return (lower >= 0).double() - ((upper <= 0) & (lower < 0)).double()
-
-
-def _children(parts: Parts, units: Tensor, real: Tensor) -> Parts:
-    """The children of parts at units [n, levels], one after the other, where they are ``real``."""
-    children, origin = parts, torch.arange(len(parts), device=units.device)
-    for level in range(units.shape[1]):
-        further = real[origin, level]
-        split = children[further].split(units[origin[further], level])
-        children = Parts.joined([children[~further], split])
-        origin = torch.cat([origin[~further], origin[further].repeat(2)])
-    return children
-
-
-def _batches(count: int, size: int) -> list[Tensor]:
-    """The numbers up to ``count``, so many at a time."""
-    return list(torch.arange(count).split(size))

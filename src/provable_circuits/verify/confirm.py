@@ -7,6 +7,7 @@ every constraint of a case; that comparison is made in exact arithmetic.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 import torch
@@ -15,6 +16,8 @@ from torch import Tensor
 from provable_circuits.network.execution import evaluate
 from provable_circuits.network.graph import Graph
 from provable_circuits.network.intervals import propagate
+from provable_circuits.verify.decimals import unheld
+from provable_circuits.verify.exact.domains import below
 from provable_circuits.verify.vnnlib import Case, Property
 
 PUSH_STEPS = 4
@@ -87,21 +90,37 @@ def replay_case(graph: Graph, case: Case, x: Tensor) -> tuple[Tensor, Tensor] | 
     """Interval arithmetic at one point of a case's box: certainly a counterexample, or None.
 
     An input that is fixed to a decimal which float64 does not hold ranges over the two numbers next
-    to it: what holds for all of these holds for the decimal.
+    to it: what holds for all of these holds for the decimal. The nearest number stands for it.
     """
     inside = torch.minimum(torch.maximum(x, case.inner_lower), case.inner_upper)
     fixed = case.inner_lower > case.inner_upper
     least, most = torch.where(fixed, case.lower, inside), torch.where(fixed, case.upper, inside)
-    point = (least.reshape(1, *graph.input_shape), most.reshape(1, *graph.input_shape))
-    ends = propagate(graph, {graph.inputs[0]: point})[graph.outputs[0]]
-    if not _satisfied(case, ends[0].flatten(), ends[1].flatten()):
+    if not _replayed(graph, case, least, most):
         return None
-    return point[0][0], graph.run(point[0], torch.float64)[0]
+    for i in unheld(case):
+        inside[i] = float(case.numbers.lower[i])
+    point = inside.reshape(graph.input_shape)
+    return point, graph.run(point, torch.float64)[0]
+
+
+def replay_at(graph: Graph, case: Case, x: Sequence[Fraction]) -> bool:
+    """Whether a point that float64 need not hold certainly meets the constraints of a case."""
+    least = [below(value) for value in x]
+    most = [-below(-value) for value in x]
+    ends = (torch.tensor(end, dtype=torch.float64) for end in (least, most))
+    return _replayed(graph, case, *ends)
+
+
+def _replayed(graph: Graph, case: Case, least: Tensor, most: Tensor) -> bool:
+    """Whether every point between two certainly meets the constraints of a case."""
+    point = (least.reshape(1, *graph.input_shape), most.reshape(1, *graph.input_shape))
+    low, high = propagate(graph, {graph.inputs[0]: point})[graph.outputs[0]]
+    return _satisfied(case, low.flatten(), high.flatten())
 
 
 def _satisfied(case: Case, low: Tensor, high: Tensor) -> bool:
     """Whether every output between two ends meets every constraint; in exact arithmetic."""
-    for row, bound in zip(case.rows, case.inner_bounds.tolist(), strict=True):
+    for row, bound in zip(case.rows, case.numbers.bounds, strict=True):
         used = row.nonzero().flatten()
         ends = torch.where(row > 0, high, low)[used]
         if not bool(ends.isfinite().all()):

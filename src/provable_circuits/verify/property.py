@@ -10,10 +10,12 @@ those ReLUs are the weights of a combination of constraints: choosing them well 
 combination that no output satisfies, where there is one.
 
     backward linear bounds, constraint by constraint -> corners -> gradient attack -> bisection of
-    the box where few inputs vary -> optimised slopes -> branch and bound on ReLUs
+    the box where few inputs vary -> optimised slopes -> branch and bound on ReLUs -> exact
+    arithmetic, where an output may touch its bound
 
 ``holds`` rests on rigorous bounds over the box rounded outward; ``violated`` on a point inside the
-box as written, at which interval arithmetic on the network as given satisfies every constraint.
+box as written, at which interval arithmetic on the network as given satisfies every constraint. In
+exact arithmetic both rest on the rational numbers of the network and of the file.
 
     >>> from provable_circuits.network.graph import GraphBuilder
     >>> from provable_circuits.network.ops import ReLU
@@ -49,7 +51,14 @@ from provable_circuits.verify.bounds import Bounds, Structure
 from provable_circuits.verify.branching import BranchAndBound
 from provable_circuits.verify.confirm import replay_case
 from provable_circuits.verify.constraints import STRICT, Constraints
+from provable_circuits.verify.counterexample import (
+    Counterexample,
+    exact_counterexample,
+    replayed_counterexample,
+)
 from provable_circuits.verify.deadline import Deadline, OutOfNodes, OutOfTime, limits
+from provable_circuits.verify.exact.property import decide_case
+from provable_circuits.verify.programs import has_programs
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxation import leak
 from provable_circuits.verify.relaxed import Relaxed
@@ -73,6 +82,15 @@ FEW_INPUTS = 12
 MOST_BOXES = 20_000
 """Up to so many varying inputs a box is halved again and again, into so many parts at most."""
 
+FIRST_BOXES = 256
+FIRST_PARTS = 20_000
+"""Boxes, and then parts of branch and bound, that come first where few units are unstable."""
+
+NEAR = 1e-12
+"""Candidates that miss a bound by no more, as a share of it, are for exact arithmetic."""
+
+TOO_CLOSE = "numerically too close to call"
+
 CPU = torch.device("cpu")
 
 
@@ -85,12 +103,18 @@ class PropertyVerdict:
         counterexample: for ``violated`` an input and its output, per sample, float64.
         reason: why, where it is ``unknown`` or ``timeout``; else the stage that decided.
         seconds: how long it took.
+        decimals: the input in decimals that lie inside the box as written and meet what it asks
+            for. Each reads as the float64 number of ``counterexample``, unless ``note`` says that
+            there is none; it may be a quotient then.
+        note: what is to be known about the counterexample.
     """
 
     status: str
     counterexample: tuple[Tensor, Tensor] | None
     reason: str
     seconds: float
+    decimals: tuple[str, ...] | None = None
+    note: str = ""
 
     def __bool__(self) -> bool:
         raise TypeError("A verdict is not a boolean: compare its status.")
@@ -127,7 +151,12 @@ def decide(
         status, reason = "timeout", f"{max_nodes} nodes were bounded"
     except OutOfTime:
         status, reason = "timeout", f"{seconds:g} seconds have passed"
-    return PropertyVerdict(status, decision.found, reason, time.monotonic() - started)
+    found = decision.found
+    if found is None:
+        return PropertyVerdict(status, None, reason, time.monotonic() - started)
+    return PropertyVerdict(
+        status, (found.x, found.y), reason, time.monotonic() - started, found.decimals, found.note
+    )
 
 
 def _gradient(value: Tensor, leaf: Tensor) -> Tensor | None:
@@ -162,7 +191,13 @@ class _Decision:
         self.generator = torch.Generator().manual_seed(seed)
         self.network = _flat(lower(graph))
         self.structure = Structure(self.network, CPU)
-        self.found: tuple[Tensor, Tensor] | None = None
+        self.found: Counterexample | None = None
+        self._near: set[int] = set()
+        """The cases, by identity, that a candidate came so close to that rounding decides."""
+        self._tried: set[int] = set()
+        """Those that exact arithmetic was asked about."""
+        self._exact = False
+        """Whether it decided any."""
 
     def answer(self) -> tuple[str, str]:
         """The status, and the stage that decided or the reason why none could."""
@@ -179,14 +214,15 @@ class _Decision:
             return "violated", "attack"
         stage, doubts = "bisection", []
         for open_ in left:
-            status = self._bisect(open_)
-            if status == "open":
-                stage = "branching"
-                status = self._search(open_)
+            status, own = self._split(open_)
+            if self._exact and own == "branching":
+                own = "exact"
             if status == "refuted":
-                return "violated", stage
+                return "violated", own
             if status != "proved":
                 doubts.append(status)
+            if own != "bisection":
+                stage = "exact" if self._exact else "branching"
         return ("unknown", doubts[0]) if doubts else ("holds", stage)
 
     # --- stages ---------------------------------------------------------------------------------
@@ -244,29 +280,43 @@ class _Decision:
             points = torch.minimum(torch.maximum(moved, box.lower), box.upper)
         return self._try(part, points)
 
-    def _bisect(self, open_: _Open) -> str:
-        """Halve the box where few inputs vary: proved, refuted, or open."""
+    def _split(self, open_: _Open) -> tuple[str, str]:
+        """Halve the box where few inputs vary, and split ReLUs; the status and the stage.
+
+        Where few units are unstable their splits need far fewer parts, whatever the inputs: then
+        some boxes are halved only, and the rest once the tree of splits has grown large.
+        """
         box = open_.bounds.region.ranges[self._input]
         varying = int((box.lower < box.upper).sum())
         if varying > FEW_INPUTS or not len(open_.constraints):
-            return "open"
-        search = Bisection(
+            return self._search(open_), "branching"
+        few = has_programs(open_.bounds, Units(open_.bounds))
+        halving = Bisection(
             self.structure,
             box,
             open_.constraints,
             lambda points: self._try(open_.constraints, points),
             self.deadline,
-            MOST_BOXES,
+            FIRST_BOXES if few else MOST_BOXES,
         )
-        return search.run()
+        status = halving.run()
+        if status == "open" and few:
+            status = self._search(open_, FIRST_PARTS)
+            if status != "more":
+                return status, "branching"
+            halving.most = MOST_BOXES
+            status = halving.run()
+        if status == "open":
+            return self._search(open_), "branching"
+        return status, "bisection"
 
-    def _search(self, open_: _Open) -> str:
+    def _search(self, open_: _Open, most: float = math.inf) -> str:
         """Branch and bound: cases of one constraint together, each other case over its maximum."""
         cases = open_.constraints.cases
         if any(len(case.rows) == 1 for case in cases):
             single = Constraints([case for case in cases if len(case.rows) == 1])
             rows = single.rows.unsqueeze(1)
-            status = self._branch(open_.bounds, single, rows, single.offsets)
+            status = self._branch(open_.bounds, single, rows, single.offsets, most)
             if status != "proved":
                 return status
         for case in cases:
@@ -282,15 +332,20 @@ class _Decision:
             bounds.compute()
             row = torch.ones(1, 1, 1, dtype=torch.float64)
             offset = torch.full((1,), -STRICT, dtype=torch.float64)
-            status = self._branch(bounds, Constraints([case]), row, offset)
+            status = self._branch(bounds, Constraints([case]), row, offset, most)
             if status != "proved":
                 return status
         return "proved"
 
     def _branch(
-        self, known: Bounds, constraints: Constraints, rows: Tensor, offsets: Tensor
+        self,
+        known: Bounds,
+        constraints: Constraints,
+        rows: Tensor,
+        offsets: Tensor,
+        most: float,
     ) -> str:
-        """Decide rows over one box: proved, refuted, or the reason why neither."""
+        """Decide rows over one box: proved, refuted, more parts, or the reason why neither."""
         problems = torch.zeros(len(rows), dtype=torch.long)
         structure, start = known.structure, known.structure.graph.outputs[0]
         bounds = Bounds(
@@ -308,12 +363,38 @@ class _Decision:
             lambda points, _: self._try(constraints, points[self._input]),
             self.deadline,
         )
-        status = search.run(choice)
+        search.halt = lambda: not self._near <= self._tried
+        status = search.run(choice, most)
+        while status == "close" and search.halt is not None:
+            status = self._exactly(search, constraints.cases, most)
         if status != "close":
             return status
         if all(leak(structure.ops[node.name]) is not None for node in structure.activations):
-            return "numerically too close to call"
+            return TOO_CLOSE
         return "the bounds of its curved activations are not tight enough"
+
+    def _exactly(self, search: BranchAndBound, cases: Sequence[Case], most: float) -> str:
+        """Rational arithmetic, for cases that rounding leaves open; then the search goes on."""
+        left = search.open.tolist()
+        asked = [i for i in left if i in search.close or id(cases[i]) in self._near]
+        proved = []
+        for i in asked:
+            if id(cases[i]) in self._tried:
+                continue
+            self._tried.add(id(cases[i]))
+            status, met = decide_case(self.network, cases[i], self.deadline)
+            if met is not None:
+                self._exact = True
+                self.found = exact_counterexample(self.graph, self.network, cases[i], met)
+                return "refuted"
+            if status == "proved":
+                self._exact = True
+                proved.append(i)
+        if len(proved) < len(asked):
+            search.halt = None
+        rest = [i for i in left if i not in proved]
+        search.settle(torch.tensor(rest, dtype=torch.long), 0.0)
+        return search.resume(most)
 
     # --- candidates -----------------------------------------------------------------------------
 
@@ -323,10 +404,14 @@ class _Decision:
         flat = torch.minimum(torch.maximum(points.flatten(1), first.inner_lower), first.inner_upper)
         best, case = constraints.worst(self._run(flat.reshape(points.shape))).min(1)
         for i in best.argsort().tolist()[:REPLAYS]:
+            own = constraints.cases[int(case[i])]
+            if float(best[i]) <= NEAR * (1 + float(own.bounds.abs().sum())):
+                self._near.add(id(own))
             if not float(best[i]) <= 0:
                 return False
-            self.found = replay_case(self.graph, constraints.cases[int(case[i])], flat[i])
-            if self.found is not None:
+            replayed = replay_case(self.graph, own, flat[i])
+            if replayed is not None:
+                self.found = replayed_counterexample(self.graph, own, *replayed)
                 return True
         return False
 

@@ -56,6 +56,9 @@ FEW_PARTS = 16
 REPLAYED = 4
 """How many of a batch of candidates are replayed, best first."""
 
+NEAR = 1e-12
+"""Candidates that miss a threshold by no more, as a share of it, are for exact arithmetic."""
+
 TOO_CLOSE = "numerically too close to call"
 NOT_TIGHT = "the bounds of what is curved are not tight enough"
 
@@ -89,6 +92,9 @@ class Question:
         """A rigorous upper bound of the rows' excess, so far."""
         self.closed = -math.inf
         """The same of the rows that linear bounds closed."""
+        self._near = False
+        """Whether a candidate was so close to the threshold that rounding decides."""
+        self._asked_exactly = False
         self._restarts = Restarts(verifier, query, self.region, self.structure, deadline)
 
     def answer(self) -> Verdict:
@@ -278,10 +284,18 @@ class Question:
             return self._proved(bounds, "slopes")
         self.stage = "branching"
         search = BranchAndBound(roots, self._attempt, self.deadline)
+        if self.small:
+            search.halt = lambda: self._near
         try:
             status = search.run(choice, FEW_PARTS if hulls else math.inf)
             if status == "more":
                 status = self._hulls(search, bounds, problems, constraints)
+            if status == "close" and search.halt is not None:
+                verdict = self._exactly(bounds)
+                if verdict is not None:
+                    return verdict
+                search.halt, self.stage = None, "branching"
+                status = search.resume()
         finally:
             self._narrow(max(self.closed, search.bound))
         if status == "refuted":
@@ -346,8 +360,11 @@ class Question:
             bounds.select(problems), problems, rows, -self.query.offsets[problems, constraints]
         )
 
-    def _last_resort(self, bounds: Bounds, roots: Roots | None) -> Verdict:
-        """What splitting ReLUs could not close: exact arithmetic, or halving of few inputs."""
+    def _exactly(self, bounds: Bounds) -> Verdict | None:
+        """Exact arithmetic, which is asked once; None where it cannot tell."""
+        if self._asked_exactly:
+            return None
+        self._asked_exactly = True
         self.stage = "exact"
         verdict = self.verifier.exact.decide(self.query.circuit, self.deadline)
         if isinstance(verdict, Proved):
@@ -355,6 +372,13 @@ class Question:
         if isinstance(verdict, Refuted):
             self.found = verdict.witness
             return self._refuted("exact")
+        return None
+
+    def _last_resort(self, bounds: Bounds, roots: Roots | None) -> Verdict:
+        """What splitting ReLUs could not close: exact arithmetic, or halving of few inputs."""
+        verdict = self._exactly(bounds)
+        if verdict is not None:
+            return verdict
         curved = not self.structure.kinked or self.region.has_balls(2)
         if roots is not None and curved:
             self.stage = "halving"
@@ -441,6 +465,8 @@ class Question:
     def _replayed(self, points: Mapping[str, Tensor], problems: Tensor, excess: Tensor) -> bool:
         """Replay the points that seem to violate the claim, best first."""
         worst = excess.amax(1)
+        slack = NEAR * (1 + self.query.offsets[problems].abs().amax(1))
+        self._near |= bool((worst > -slack).any())
         order = worst.argsort(descending=True)[:REPLAYED]
         likely = order[worst[order] > 0].tolist()
         if not likely:

@@ -34,6 +34,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 
@@ -46,7 +47,23 @@ from provable_circuits.network.graph import Graph
 LARGEST_TEXT = 2**30
 """Characters of a property, unpacked, that are read at most."""
 
+Number = Decimal | Fraction
+
 _GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Numbers:
+    """The numbers of a case as they are written: no float64 need hold them.
+
+    Attributes:
+        lower, upper: the bounds of each input.
+        bounds: right-hand sides.
+    """
+
+    lower: Sequence[Number]
+    upper: Sequence[Number]
+    bounds: Sequence[Number]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,6 +91,28 @@ class Case:
     def exact(cls, lower: Tensor, upper: Tensor, rows: Tensor, bounds: Tensor) -> Case:
         """A case whose numbers are float64 themselves."""
         return cls(lower, upper, rows, bounds, lower, upper, bounds)
+
+    @property
+    def numbers(self) -> Numbers:
+        """The numbers as they are written: those of float64, unless ``WrittenCase`` has others."""
+        parts = (self.lower, self.upper, self.bounds)
+        return Numbers(*([Fraction(value) for value in part.tolist()] for part in parts))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WrittenCase(Case):
+    """A case that was read from a file.
+
+    Attributes:
+        written: its numbers, none of them rounded.
+    """
+
+    written: Numbers
+
+    @property
+    def numbers(self) -> Numbers:
+        """The numbers of the file."""
+        return self.written
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -19,13 +19,11 @@ import torch
 from torch import Tensor
 
 from provable_circuits.errors import PropertyError
-from provable_circuits.verify.vnnlib import Case
+from provable_circuits.verify.vnnlib import Case, Number, Numbers, WrittenCase
 
 MOST_CASES = 200_000
 MOST_WORK = 20_000_000
 """Cases, and constraints met while cases are made, beyond which a property is refused."""
-
-Number = Decimal | Fraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +93,14 @@ class _Ends:
         return named
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Box:
+    """The bounds of a box: lower, upper, inner lower and inner upper ones; and as written."""
+
+    ends: tuple[Tensor, Tensor, Tensor, Tensor]
+    written: tuple[Sequence[Number], Sequence[Number]]
+
+
 def _above(one: End, other: End) -> bool:
     if isinstance(one.value, Decimal) and isinstance(other.value, Decimal):
         return one.value > other.value
@@ -159,7 +165,7 @@ class Cases:
                 )
         return True
 
-    def _box(self, ends: _Ends) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _box(self, ends: _Ends) -> _Box:
         for i in range(self.inputs):
             for what, known in (("lower", ends.lower), ("upper", ends.upper)):
                 if i not in known:
@@ -170,7 +176,11 @@ class Cases:
         upper = [self._floats(ends.upper[i]) for i in range(self.inputs)]
         columns = (*zip(*lower, strict=True), *zip(*upper, strict=True))
         low, inner_low, inner_high, high = (torch.tensor(c, dtype=torch.float64) for c in columns)
-        return low, high, inner_low, inner_high
+        written = (
+            tuple(ends.lower[i].value for i in range(self.inputs)),
+            tuple(ends.upper[i].value for i in range(self.inputs)),
+        )
+        return _Box((low, high, inner_low, inner_high), written)
 
     def _floats(self, end: End) -> tuple[float, float]:
         try:
@@ -180,21 +190,23 @@ class Cases:
                 end.start, f"the bound of X_{end.variable} is out of the range of float64."
             ) from None
 
-    def _case(self, box: tuple[Tensor, Tensor, Tensor, Tensor], atoms: Sequence[Row]) -> Case:
+    def _case(self, box: _Box, atoms: Sequence[Row]) -> Case:
         rows = np.zeros((len(atoms), self.outputs))
         bounds = np.zeros((2, len(atoms)))
+        written: list[Number] = []
         for i, atom in enumerate(atoms):
             coefficients, bound = self._exact(atom)
             rows[i, list(coefficients)] = list(coefficients.values())
+            written.append(bound)
             try:
                 bounds[:, i] = _around(bound)
             except OverflowError:
                 raise self.source.error(
                     atom.start, "a number here is out of the range of float64."
                 ) from None
-        lower, upper, inner_lower, inner_upper = box
+        lower, upper, inner_lower, inner_upper = box.ends
         inner_bounds, outer_bounds = torch.from_numpy(bounds)
-        return Case(
+        return WrittenCase(
             lower,
             upper,
             torch.from_numpy(rows),
@@ -202,6 +214,7 @@ class Cases:
             inner_lower,
             inner_upper,
             inner_bounds,
+            Numbers(*box.written, written),
         )
 
     def _exact(self, atom: Row) -> tuple[dict[int, float], Fraction]:

@@ -67,6 +67,13 @@ class Domain:
         return np.maximum(low, self.lower), np.minimum(high, self.upper)
 
 
+def intervals(network: Network, region: Region) -> Callable[[str], tuple[Array, Array]]:
+    """Bounds of a network's tensors over a region."""
+    problem = build(Arithmetic(), network.steps, network.output, region, {}, {}, NOTHING)
+    whole = Subdomain.whole(problem)
+    return lambda tensor: whole.bounds[problem.place(f"N:{tensor}")]
+
+
 class Claim:
     """A claim about a network.
 
@@ -206,11 +213,7 @@ class Claim:
                 raise self.data["patching"].wrong(f"inductive: {tensor[:80]!r} can leave its box")
 
     def _intervals(self, region: Region) -> Callable[[str], tuple[Array, Array]]:
-        """Bounds of the network's tensors over a region."""
-        network = self._network(Arithmetic())
-        problem = build(Arithmetic(), network.steps, network.output, region, {}, {}, NOTHING)
-        whole = Subdomain.whole(problem)
-        return lambda tensor: whole.bounds[problem.place(f"N:{tensor}")]
+        return intervals(self._network(Arithmetic()), region)
 
     # --- metrics ------------------------------------------------------------------------------
 

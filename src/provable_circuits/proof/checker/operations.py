@@ -118,9 +118,10 @@ class Convolution(Linear):
         count, weight = len(coefficients), self._kinds["value"]
         maps, inside = self._padded(count, coefficients.dtype)
         value = coefficients.reshape(count, self.groups, weight.shape[1], -1)
-        for i, j, rows, columns in self._windows():
-            carried = weight[:, :, :, i, j].transpose(0, 2, 1) @ value
-            maps[:, :, rows, columns] += carried.reshape(count, -1, *self.out[1:])
+        turned = weight.transpose(0, 3, 4, 2, 1).reshape(self.groups, -1, weight.shape[1])
+        places = (turned @ value).reshape(count, self.groups, -1, weight.shape[2], *self.out[1:])
+        for k, (_, _, rows, columns) in enumerate(self._windows()):
+            maps[:, :, rows, columns] += places[:, :, k].reshape(count, -1, *self.out[1:])
         return (inside.reshape(count, -1),)
 
 

@@ -36,6 +36,10 @@ Alpha = Mapping[int, Array]
 """For nodes that are bent, the choice of the line below each unit: [k or 1, units], -1 for none."""
 
 
+AT_ONCE = 32
+"""How many units are bounded at once: what they take should fit into a cache."""
+
+
 @dataclass(frozen=True)
 class Sign:
     """One side of a split: unit ``unit`` of a node is at least 0, or at most 0."""
@@ -197,14 +201,15 @@ class Subdomain:
 
     def tighten(self, place: int, units: Array, alpha: Alpha) -> None:
         """Bound some units of a node by backward bounds, and all nodes again."""
-        if not len(units):
-            return
         lower, upper = (bound.copy() for bound in self.bounds[place])
-        rows = self.problem.arithmetic.zeros(len(units), self.problem.nodes[place].units)
-        rows[np.arange(len(units)), units] = self.problem.arithmetic.array([1.0])[0]
-        lower[units] = np.maximum(lower[units], self.lower_bound(place, rows, alpha))
-        upper[units] = np.minimum(upper[units], -self.lower_bound(place, -rows, alpha))
-        self.propagate({place: (lower, upper)})
+        for start in range(0, len(units), AT_ONCE):
+            some = units[start : start + AT_ONCE]
+            rows = self.problem.arithmetic.zeros(len(some), self.problem.nodes[place].units)
+            rows[np.arange(len(some)), some] = self.problem.arithmetic.array([1.0])[0]
+            lower[some] = np.maximum(lower[some], self.lower_bound(place, rows, alpha))
+            upper[some] = np.minimum(upper[some], -self.lower_bound(place, -rows, alpha))
+        if len(units):
+            self.propagate({place: (lower, upper)})
 
     def at_sign(self, sign: Sign) -> Subdomain:
         """The points at which a unit has a sign."""

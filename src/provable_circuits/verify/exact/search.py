@@ -1,5 +1,7 @@
 """Branch and bound in rational arithmetic: whether forms exceed zero anywhere over their atoms.
 
+With ``touching``, whether they reach it.
+
     search(forms):
         cells = [one for each form, no sign chosen]
         while cells:
@@ -98,6 +100,7 @@ class Search(Generic[Found]):
             claim at floats there or nearby, or None.
         budget: how many cells may be opened.
         deadline: when to give up.
+        touching: whether a form breaks the claim where it is zero, not only where it exceeds that.
     """
 
     def __init__(
@@ -107,12 +110,14 @@ class Search(Generic[Found]):
         confirm: Callable[[Values, Mapping[int, Fraction]], Found | None],
         budget: Budget,
         deadline: Deadline,
+        touching: bool = False,
     ) -> None:
         self.atoms = atoms
         self.forms = forms
         self.confirm = confirm
         self.budget = budget
         self.deadline = deadline
+        self.touching = touching
         self.enclosed: dict[int, Ends] = {}
         """Ends of ReLUs' inner forms all over the domain, where better than intervals give them."""
         self.close = False
@@ -134,7 +139,7 @@ class Search(Generic[Found]):
                 self._enclose()
             form, signs = (roots or stack).pop()
             cell = self.cell(form, signs)
-            if cell is None or cell.goal.over(cell.ends)[1] <= 0:
+            if cell is None or self._harmless(cell.goal.over(cell.ends)[1]):
                 continue
             self.budget.spend()
             self.deadline.spend(1)
@@ -144,6 +149,10 @@ class Search(Generic[Found]):
             if split is not None:
                 stack += [(form, {**signs, split: False}), (form, {**signs, split: True})]
         return None
+
+    def _harmless(self, value: Fraction) -> bool:
+        """Whether a form of no larger value breaks nothing."""
+        return value < 0 or (value == 0 and not self.touching)
 
     def cell(self, form: Form, signs: Mapping[int, bool]) -> Cell | None:
         """What is left of the form where the ReLUs in ``signs`` are open or shut; None if nothing.
@@ -226,10 +235,10 @@ class Search(Generic[Found]):
                 return found, None
             if cell.open:
                 return None, self._worst(cell, point)
-        if hint is not None and hint.value < MARGIN and program.refutes(hint):
+        if hint is not None and hint.value < MARGIN and self._refuted(program, hint):
             return None, None
-        best = program.maximum(hint)
-        if best is None or best.point is None or best.value <= 0:
+        best = program.maximum(hint, None if self.touching else ZERO)
+        if best is None or best.point is None or self._harmless(best.value):
             return None, None
         point = program.values(best.point)
         found = self._try(point, cell.goal.terms)
@@ -240,12 +249,18 @@ class Search(Generic[Found]):
             self.close |= found is None
         return found, None
 
+    def _refuted(self, program: Program, hint: Hint) -> bool:
+        """Whether the multipliers show that the goal breaks nothing, or that the cell is empty."""
+        if hint.value == -np.inf:
+            return program.empty(hint)
+        return self._harmless(program.bound(hint))
+
     def _try(self, point: Values, slopes: Mapping[int, Fraction]) -> Found | None:
-        """Confirm that some form is positive at or next to a point of the domain."""
+        """Confirm that some form breaks the claim at or next to a point of the domain."""
         values = dict(point)
         for i in self.atoms.below(self.forms):
             values[i] = max(self.atoms.inner[i].at(values), ZERO)
-        if all(form.at(values) <= 0 for form in self.forms):
+        if all(self._harmless(form.at(values)) for form in self.forms):
             return None
         return self.confirm(point, slopes)
 
@@ -368,12 +383,10 @@ class Program:
         """An upper bound of the goal, from the solver's multipliers taken as they are."""
         return weighed(self.goal, self.rows, self._pairs(hint, _approximate(self.goal)[1]))
 
-    def refutes(self, hint: Hint) -> bool:
-        """Whether the multipliers show that the goal is not positive, or that the cell is empty."""
-        if hint.value == -np.inf:
-            nothing = [ZERO] * len(self.goal)
-            return weighed(nothing, self.rows, self._pairs(hint, ONE)) < 0
-        return self.bound(hint) <= 0
+    def empty(self, hint: Hint) -> bool:
+        """Whether the multipliers show that the cell is empty."""
+        nothing = [ZERO] * len(self.goal)
+        return weighed(nothing, self.rows, self._pairs(hint, ONE)) < 0
 
     def _pairs(self, hint: Hint, size: Fraction) -> list[tuple[int, Fraction]]:
         """Multipliers of rows as they are here, from those of rows as the solver saw them."""
@@ -382,10 +395,10 @@ class Program:
             for i in hint.multipliers.nonzero()[0].tolist()
         ]
 
-    def maximum(self, hint: Hint | None) -> Optimum | None:
-        """The exact maximum, or a bound at or below zero; None if the cell is empty."""
+    def maximum(self, hint: Hint | None, enough: Fraction | None) -> Optimum | None:
+        """The exact maximum, or a bound at or below what is enough; None if the cell is empty."""
         first = [] if hint is None else hint.multipliers.nonzero()[0].tolist()
-        return maximise(self.goal, self.rows, enough=ZERO, first=first, deadline=self.deadline)
+        return maximise(self.goal, self.rows, enough=enough, first=first, deadline=self.deadline)
 
 
 def tighten(form: Form, ends: dict[int, Ends]) -> None:
