@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from tests.proof.exact import fractions
 
-from provable_circuits.proof.checker import arithmetic as arithmetic_module
+from provable_circuits.proof.checker import machine
 from provable_circuits.proof.checker.arithmetic import (
     Arithmetic,
     RefusedError,
     centred,
-    check_products,
     magnitude,
 )
+from provable_circuits.proof.checker.machine import check_products
 from provable_circuits.proof.checker.problem import Region
 from provable_circuits.proof.checker.rules import _Total
 
@@ -267,7 +267,7 @@ def test_products_must_be_plain(name: str, monkeypatch: pytest.MonkeyPatch) -> N
         def __matmul__(self, other: Any) -> Any:
             return type(self).product(np.asarray(self), np.asarray(other))
 
-    monkeypatch.setattr(arithmetic_module, "np", _Numpy(Like))
+    monkeypatch.setattr(machine, "np", _Numpy(Like))
     check_products()
     Like.product = staticmethod(PRODUCTS[name])
     with pytest.raises(RefusedError, match="plain products"):

@@ -29,6 +29,7 @@ from provable_circuits.proof.checker.arithmetic import RefusedError
 from provable_circuits.proof.checker.operations import Bend, Curve, Linear
 from provable_circuits.proof.checker.problem import Node, Problem, Region
 from provable_circuits.proof.checker.rules import Side, Sign, Subdomain
+from provable_circuits.proof.checker.tree import exactly
 
 Array = Any
 
@@ -279,7 +280,7 @@ class Prover:
         try:
             problem = self.rational()
             array = problem.arithmetic.array
-            bound = subdomain.exactly(problem).lower_bound(
+            bound = exactly(subdomain, problem).lower_bound(
                 problem.target,
                 problem.objectives[[row]],
                 {place: array(values) for place, values in found.alpha.items()},

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import Arithmetic, Array, RefusedError, check_products
+from .arithmetic import Arithmetic, Array, RefusedError
 from .certificate import Certificate, read
 from .claim import Domain
 from .data import Data, plain
+from .machine import check_products
 from .problem import Problem, Region
 from .rules import Subdomain
 from .tree import Proof

@@ -153,9 +153,8 @@ class Sum(Linear):
     terms: int = 2
 
     def forward(self, kind: str, *inputs: Array) -> Array:
-        if self.minus and kind == "value":
-            return inputs[0] - inputs[1]
-        return inputs[0] + inputs[1]
+        first, second = inputs[:2]
+        return first - second if self.minus and kind == "value" else first + second
 
     def backward(self, coefficients: Array) -> tuple[Array, ...]:
         return coefficients, (-coefficients if self.minus else coefficients)
@@ -172,9 +171,6 @@ class Larger(Sum):
         (low, high), _, (other_low, other_high) = inputs
         _, reach = super().interval(arithmetic, *inputs[:2])
         return (np.maximum(low, other_low), np.maximum(high, other_high)), reach
-
-    def forward(self, kind: str, *inputs: Array) -> Array:
-        return inputs[0] + inputs[1]
 
 
 @dataclass
@@ -244,24 +240,19 @@ class Bend:
         negative or not given, that is the one of the wider side.
         """
         low, high = bounds
-        slope = arithmetic.array([self.slope])[0]
-        one = arithmetic.array([1.0])[0]
-        open_ = (low < 0) & (high > 0)
-        fixed = np.where(low >= 0, one, slope)
-        wider = np.where(high > -low, one, slope)
-        if alpha is None:
-            chosen = wider[None]
-        else:
-            chosen = np.where(alpha < 0, wider, slope + alpha * (one - slope))
-            chosen = np.clip(chosen, slope, one)
-        width = np.where(open_, high - low, one)
-        above = np.where(open_, (high - slope * low) / width, fixed)
+        slope, one = arithmetic.array([self.slope, 1.0])
+        unstable = (low < 0) & (high > 0)
+        fixed, wider = np.where(low >= 0, one, slope), np.where(high > -low, one, slope)[None]
+        chosen = wider
+        if alpha is not None:
+            chosen = np.where(alpha < 0, wider, np.clip(slope + alpha * (one - slope), slope, one))
+        above = (high - slope * low) / np.where(unstable, high - low, one)
+        above = np.where(unstable, above, fixed)
         gap = np.maximum(slope * low - above * low, high - above * high)
         size = np.abs(above)
         error = 4 * arithmetic.u * (np.abs(low) * (abs(slope) + size) + np.abs(high) * (1 + size))
-        gap = np.where(open_, gap + arithmetic.grown(error) + arithmetic.tiny(4), 0 * gap)
-        below = np.where(open_, chosen, fixed)
-        return Lines(below, 0 * low, above[None], gap)
+        gap = np.where(unstable, gap + arithmetic.grown(error) + arithmetic.tiny(4), 0 * gap)
+        return Lines(np.where(unstable, chosen, fixed), 0 * low, above[None], gap)
 
 
 @dataclass
@@ -280,9 +271,8 @@ class Square:
         tangent = arithmetic.half(low) + arithmetic.half(high)
         size = np.maximum(np.abs(low), np.abs(high))
         error = arithmetic.grown(8 * arithmetic.u * size * size) + arithmetic.tiny(8)
-        return Lines(
-            (2 * tangent)[None], -tangent * tangent - error, (low + high)[None], error - low * high
-        )
+        below, above = -tangent * tangent - error, error - low * high
+        return Lines((2 * tangent)[None], below, (low + high)[None], above)
 
 
 GRID = 128
@@ -323,8 +313,7 @@ class Curve:
         off = self.value(grid) - slope * grid
         cell = np.abs(np.diff(grid, axis=0)).max(axis=0) * (1 + 2.0**-30)
         bend = 0.77 if self.tanh else 0.0963
-        slack = bend * cell * cell / 8 + 2 * CURVE_ERROR  # of f, and of s x, which is below 1
-        slack = arithmetic.grown(slack) + arithmetic.tiny(8)
+        slack = arithmetic.grown(bend * cell * cell / 8 + 2 * CURVE_ERROR)  # of f, and of s x < 1
         return Lines(slope[None], off.min(axis=0) - slack, slope[None], off.max(axis=0) + slack)
 
 

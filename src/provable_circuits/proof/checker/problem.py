@@ -181,22 +181,19 @@ def build(
 
 def _metric(builder: _Builder, metric: Mapping[str, Any]) -> tuple[int, Array, Array]:
     """The node that the claim is about, its objectives and their offsets."""
-    arithmetic = builder.arithmetic
+    arithmetic, kind = builder.arithmetic, metric["kind"]
     network, circuit = (builder.places[f"{copy}:{builder.output}"] for copy in "NC")
     units = builder.nodes[network].units
     one_hot = np.eye(units)
-    kind = metric["kind"]
     if kind == "winner-margin":
         rows = one_hot[metric["winner"]] - one_hot[metric["others"]]
         return circuit, arithmetic.array(rows), arithmetic.array([-metric["margin"]] * len(rows))
     tolerance = arithmetic.array([metric["tolerance"]])[0]
     place = builder.add(Node("D:difference", Sum(minus=True), (circuit, network), units))
-    if kind == "logit-difference":
-        row = one_hot[metric["target"]]
-        return place, arithmetic.array([row, -row]), np.asarray([tolerance] * 2)
-    if kind == "max-abs":
-        rows = np.concatenate([one_hot, -one_hot])
-        return place, arithmetic.array(rows), np.asarray([tolerance] * len(rows))
+    if kind in ("logit-difference", "max-abs"):
+        rows = one_hot if kind == "max-abs" else one_hot[[metric["target"]]]
+        rows = arithmetic.array(np.concatenate([rows, -rows]))
+        return place, rows, np.asarray([tolerance] * len(rows))
     if kind == "norm" and metric["p"] in (1, 2):
         operation = Bend(-1.0) if metric["p"] == 1 else Square()
         place = builder.add(Node("D:sizes", operation, (place,), units))

@@ -32,6 +32,9 @@ from .problem import Node, Problem, Region
 Carried = dict[int, Array]
 """Coefficients of nodes, by their places."""
 
+Backward = tuple["_Total", Carried]
+"""What k objectives add up to, and the coefficients that arrive at the inputs."""
+
 Alpha = Mapping[int, Array]
 """For nodes that are bent, the choice of the line below each unit: [k or 1, units], -1 for none."""
 
@@ -98,8 +101,7 @@ class Subdomain:
         return lower, np.maximum(lower, upper)
 
     def _interval(self, place: int, node: Node) -> tuple[Bounds, Array | None]:
-        arithmetic = self.problem.arithmetic
-        reach = None
+        arithmetic, reach = self.problem.arithmetic, None
         if place in self.regions:
             bounds = self.regions[place].lower, self.regions[place].upper
         elif node.operation is None:  # the circuit's input: where not removed, the network's
@@ -123,9 +125,7 @@ class Subdomain:
         """Lower bounds [k] of objectives [k, units] of one node; ``beta`` is [k, signs]."""
         return self.backward(place, rows, alpha, beta)[0].value()
 
-    def backward(
-        self, place: int, rows: Array, alpha: Alpha, beta: Array
-    ) -> tuple[_Total, Carried]:
+    def backward(self, place: int, rows: Array, alpha: Alpha, beta: Array) -> Backward:
         """What the objectives add up to, and the coefficients that arrive at the inputs."""
         problem, carried, arrived = self.problem, {place: rows}, {}
         total = _Total(problem.arithmetic, len(rows))
@@ -139,12 +139,11 @@ class Subdomain:
             if node.twin is not None:
                 self._pass(carried, total, node.twin, coefficients * ~node.differ)
                 coefficients = coefficients * node.differ
+            if isinstance(node.patch, int):
+                self._pass(carried, total, node.patch, coefficients * node.removed)
+            elif node.patch is not None:
+                total.product(coefficients * node.removed, node.patch)
             if node.removed is not None:
-                cut = coefficients * node.removed
-                if isinstance(node.patch, int):
-                    self._pass(carried, total, node.patch, cut)
-                else:
-                    total.product(cut, node.patch)
                 coefficients = coefficients * ~node.removed
             if not (coefficients != 0).any():
                 continue
@@ -159,12 +158,10 @@ class Subdomain:
                 for source, part in zip(node.inputs, parts, strict=False):
                     self._pass(carried, total, source, part)
             else:
-                self._activation(carried, total, node, coefficients, alpha)
+                self._bend(carried, total, node, coefficients, alpha)
         return total, arrived
 
-    def _activation(
-        self, carried: Carried, total: _Total, node: Node, a: Array, alpha: Alpha
-    ) -> None:
+    def _bend(self, carried: Carried, total: _Total, node: Node, a: Array, alpha: Alpha) -> None:
         """Lines in place of an activation: below it for a >= 0, above it for a < 0."""
         source = node.inputs[0]
         bounds, chosen = self.bounds[source], alpha.get(source)
@@ -192,8 +189,7 @@ class Subdomain:
         if beta.shape != (count, len(self.signs)) or (beta < 0).any():
             raise RefusedError("A beta is negative, or not there for each split and objective.")
         for sign, column in zip(self.signs, beta.T, strict=True):
-            units = self.problem.nodes[sign.node].units
-            part = self.problem.arithmetic.zeros(count, units)
+            part = self.problem.arithmetic.zeros(count, self.problem.nodes[sign.node].units)
             part[:, sign.unit] = -column if sign.positive else column
             self._pass(carried, total, sign.node, part)
 
@@ -223,21 +219,13 @@ class Subdomain:
     def at_side(self, side: Side) -> Subdomain:
         """The points at which an input coordinate is at least, or at most, a value."""
         child = replace(self, sides=(*self.sides, side), regions=dict(self.regions))
-        child.regions[side.node] = _cut(self.problem, self.regions[side.node], side)
+        child.regions[side.node] = cut(self.problem, self.regions[side.node], side)
         child.propagate({})
         return child
 
-    def exactly(self, problem: Problem) -> Subdomain:
-        """The same points of the same problem in rational arithmetic; bounds are true there too."""
-        array = problem.arithmetic.array
-        bounds = [(array(lower), array(upper)) for lower, upper in self.bounds]
-        made = Subdomain(problem, bounds, dict(problem.regions), self.reach, self.signs, self.sides)
-        for side in self.sides:
-            made.regions[side.node] = _cut(problem, made.regions[side.node], side)
-        return made
 
-
-def _cut(problem: Problem, region: Region, side: Side) -> Region:
+def cut(problem: Problem, region: Region, side: Side) -> Region:
+    """The part of a region on one side of a split."""
     value = problem.arithmetic.array([side.value])[0]
     if not region.lower[side.unit] <= value <= region.upper[side.unit]:
         raise RefusedError("An input is split at a value outside its range.")
@@ -264,10 +252,8 @@ class _Total:
             lost = gamma * (np.abs(coefficients) @ sizes)
             self._error = self._error + lost + self._arithmetic.tiny(coefficients.shape[1])
 
-    def product(self, coefficients: Array, values: Array | None) -> None:
+    def product(self, coefficients: Array, values: Array) -> None:
         """Add coefficients [k, units] times values [units]."""
-        if values is None:
-            return
         self.rounded(coefficients, np.abs(values), coefficients.shape[1])
         self.add(coefficients @ values)
 
@@ -281,8 +267,8 @@ class _Total:
         arithmetic = self._arithmetic
         middle, radius = centred(arithmetic, region.lower, region.upper)
         self.product(coefficients, middle)
-        fall = arithmetic.grown(np.abs(coefficients) @ radius, len(radius))
-        fall = fall + arithmetic.tiny(len(radius))
+        units = len(radius)
+        fall = arithmetic.grown(np.abs(coefficients) @ radius, units) + arithmetic.tiny(units)
         if region.p:
             fall = np.minimum(fall, self._ball(coefficients, region, middle))
         self.add(-fall)

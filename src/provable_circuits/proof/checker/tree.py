@@ -8,13 +8,14 @@ halves are always there, and the leaves cover everything.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from .arithmetic import Array, RefusedError
 from .data import Data
 from .problem import Problem
-from .rules import Side, Sign, Subdomain
+from .rules import Side, Sign, Subdomain, cut
 
 MOST_NUMBERS = 2**26
 """Bounds of so many units may be kept at a time, and so many coefficients carried."""
@@ -113,10 +114,7 @@ class Proof:
             differ = self._problem.nodes[place].differ
             if differ is not None:
                 unstable = unstable & differ
-            units = np.flatnonzero(unstable)
-            step = max(1, MOST_NUMBERS // max(node.units for node in self._problem.nodes))
-            for start in range(0, len(units), step):
-                subdomain.tighten(place, units[start : start + step], alpha)
+            subdomain.tighten(place, np.flatnonzero(unstable), alpha)
 
     def _alpha(self, data: Data, rows: int) -> dict[int, Array]:
         """The choice of lines, in 255ths, for some units of some nodes."""
@@ -149,7 +147,7 @@ class Proof:
         problem = self._problem
         if "exact" in leaf and not problem.arithmetic.exact:
             problem = self._rational()
-            subdomain = subdomain.exactly(problem)
+            subdomain = exactly(subdomain, problem)
             alpha = {place: problem.arithmetic.array(values) for place, values in alpha.items()}
         objectives, offsets = problem.objectives[rows], problem.offsets[rows]
         if empty:
@@ -170,3 +168,13 @@ class Proof:
         if not problem.arithmetic.exact or [len(row) for row in rows] != [shape[1]] * shape[0]:
             raise data.wrong("fractions for each objective and split of an exact leaf")
         return np.array(rows, dtype=object).reshape(shape)
+
+
+def exactly(subdomain: Subdomain, problem: Problem) -> Subdomain:
+    """The same points of the same problem in rational arithmetic; bounds are true there too."""
+    array = problem.arithmetic.array
+    bounds = [(array(lower), array(upper)) for lower, upper in subdomain.bounds]
+    regions = dict(problem.regions)
+    for side in subdomain.sides:
+        regions[side.node] = cut(problem, regions[side.node], side)
+    return replace(subdomain, problem=problem, bounds=bounds, regions=regions)
