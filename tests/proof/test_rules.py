@@ -18,6 +18,7 @@ from provable_circuits.proof.checker.network import parse_network
 from provable_circuits.proof.checker.operations import Bend
 from provable_circuits.proof.checker.problem import Region, build
 from provable_circuits.proof.checker.rules import Side, Sign, Subdomain
+from provable_circuits.proof.checker.tree import exactly
 
 Array = Any
 FLOAT, EXACT = Arithmetic(), Arithmetic(exact=True)
@@ -219,7 +220,7 @@ def test_an_exact_leaf_has_the_bounds_and_the_cuts(seed: int) -> None:
     ] or case.points[:0]
     subdomain = case.split(subdomain) if case.points else subdomain
     exact = Case("perceptron", seed, EXACT)
-    made = subdomain.exactly(exact.problem)
+    made = exactly(subdomain, exact.problem)
     region = made.regions[place]
     cut = region.lower if seed % 2 == 0 else region.upper
     assert cut[free] == Fraction(value)

@@ -112,7 +112,7 @@ def test_roundings_of_a_backward_pass_are_counted() -> None:
         assert list(carried) == [h, h - 1]
         for sign in (1, -1):
             total, carried = _Total(FLOAT, 1), {}
-            whole._activation(
+            whole._relax(
                 carried, total, whole.problem.nodes[h + 1], sign * part, {h: np.ones((1, 2))}
             )
             slope = abs(carried[h][0, unit])

@@ -92,6 +92,8 @@ def test_all_objectives_must_be_proved() -> None:
     with pytest.raises(RefusedError, match="Objective 1 is not proved"):
         check(2.01, CLOSE, objectives=[0])
     with pytest.raises(RefusedError, match="Objective 0 is not proved"):
+        check(2.01, CLOSE, objectives=[1])
+    with pytest.raises(RefusedError, match="each named once"):
         check(2.01, CLOSE, objectives=[1, 1])
     with pytest.raises(RefusedError, match="an integer from 0 to 1"):
         check(2.01, CLOSE, objectives=[0, 2])

@@ -81,9 +81,9 @@ class _Traced(Subdomain):
 
     trace: dict[int, Array]
 
-    def _activation(self, carried: Any, total: Any, node: Node, a: Array, alpha: Any) -> None:
+    def _relax(self, carried: Any, total: Any, node: Node, a: Array, alpha: Any) -> None:
         self.trace[node.inputs[0]] = self.trace.get(node.inputs[0], 0) + a
-        super()._activation(carried, total, node, a, alpha)
+        super()._relax(carried, total, node, a, alpha)
 
 
 def _traced(subdomain: Subdomain) -> _Traced:

@@ -116,8 +116,8 @@ class Message:
 
     def integer(self, number: int) -> int:
         """The one integer of a field; 0 where it is missing."""
-        (value,) = self.integers(number) or [0]
-        return value
+        (value,) = self._values(number, 0) or [0]
+        return signed(value)
 
     def real(self, number: int) -> float:
         """The one 32-bit float of a field; 0 where it is missing."""

@@ -158,10 +158,10 @@ class Subdomain:
                 for source, part in zip(node.inputs, parts, strict=False):
                     self._pass(carried, total, source, part)
             else:
-                self._bend(carried, total, node, coefficients, alpha)
+                self._relax(carried, total, node, coefficients, alpha)
         return total, arrived
 
-    def _bend(self, carried: Carried, total: _Total, node: Node, a: Array, alpha: Alpha) -> None:
+    def _relax(self, carried: Carried, total: _Total, node: Node, a: Array, alpha: Alpha) -> None:
         """Lines in place of an activation: below it for a >= 0, above it for a < 0."""
         source = node.inputs[0]
         bounds, chosen = self.bounds[source], alpha.get(source)
