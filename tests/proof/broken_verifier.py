@@ -14,9 +14,10 @@ import torch
 import provable_circuits as pc
 from provable_circuits.verify import backward, relaxation, relaxed
 from provable_circuits.verify.bounds import Bounds
-from provable_circuits.verify.branching import BranchAndBound, Parts
+from provable_circuits.verify.branching import BranchAndBound
 from provable_circuits.verify.difference import Difference
 from provable_circuits.verify.inert import Inert
+from provable_circuits.verify.parts import Parts
 from provable_circuits.verify.region import Region
 from provable_circuits.verify.relaxation import Lines
 from provable_circuits.verify.screen import Screen
