@@ -20,9 +20,10 @@ demo: $(READY)  ## Find a circuit in a network that reads digits, end to end.
 test: lint  ## Lint, strict types, layering, and every test.
 	$(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
-soak: $(READY)  ## Look for enclosures that miss the truth: SECONDS=600, or QUESTIONS=20000.
+soak: $(READY)  ## Look for enclosures that miss the truth: SECONDS=600, or QUESTIONS=20000; MUTANTS=10000.
 	$(BIN)/python -m tests.enclosures.soak --seconds $(or $(SECONDS),$(if $(QUESTIONS),0,600)) \
 		--questions $(or $(QUESTIONS),0) --seed $(or $(SEED),10000)
+	$(BIN)/python -m tests.proof.soak --mutants $(or $(MUTANTS),10000) --seed $(or $(SEED),0)
 
 mutants: $(READY)  ## Plant faults that tests must catch: all, or MUTANTS=200 SEED=1 of them.
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutants --count $(or $(MUTANTS),0) --seed $(or $(SEED),0)

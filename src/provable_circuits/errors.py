@@ -43,6 +43,12 @@ class DataError(ProvableCircuitsError):
     """A data set is missing or malformed."""
 
 
+class CertificateError(ProvableCircuitsError):
+    """A certificate that could not be made, or that the checker refuses."""
+
+    exit_code = 1
+
+
 class MissingExtraError(ProvableCircuitsError, ImportError):
     """An optional dependency is needed for what was asked."""
 

@@ -39,6 +39,10 @@ OPPOSITES = [
     ("below_slope", "above_slope"),
     ("below_offset", "above_offset"),
     ("z_range", "patch_range"),
+    ("low", "high"),
+    ("below", "above"),
+    ("below_at", "above_at"),
+    ("forward", "backward"),
 ]
 OPPOSITE = {a: b for pair in OPPOSITES for a, b in (pair, pair[::-1])}
 

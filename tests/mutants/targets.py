@@ -25,10 +25,23 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/claims/test_circuit_tensor.py",
         "tests/claims/test_encoding.py",
     ),
+    **{
+        f"proof/checker/{name}.py": tuple(f"tests/proof/test_{test}.py" for test in tests)
+        for name, tests in {
+            "arithmetic": ("arithmetic", "operations", "rules"),
+            "operations": ("operations", "reader", "rules_by_hand", "rules"),
+            "problem": ("problem", "rules_by_hand", "operations", "rules"),
+            "rules": ("rules_by_hand", "arithmetic", "operations", "problem", "tree", "rules"),
+            "tree": ("tree",),
+            "protobuf": ("reader",),
+            "network": ("reader",),
+        }.items()
+    },
 }
 """Files below the package, and their own tests."""
 
 
 def judges_of(file: str, oracle: bool) -> tuple[str, ...]:
-    """The tests that faults of a file are judged by."""
-    return (*TARGETS[file], *(ORACLE if oracle else ()))
+    """The tests that faults of a file are judged by; the checker has nothing of the oracle's."""
+    checker = file.startswith("proof/")
+    return (*TARGETS[file], *(ORACLE if oracle and not checker else ()))

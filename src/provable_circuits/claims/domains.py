@@ -267,14 +267,14 @@ class Ball(Domain):
             upper = torch.where(self.mask, upper, self.x)
         return lower, upper
 
-    def _inner_box(self) -> tuple[Tensor, Tensor]:
+    def inner_box(self) -> tuple[Tensor, Tensor]:
         """A box rounded inward: each element within eps of the centre beyond doubt."""
         lower = torch.minimum(up(self.x - self.eps), self.x)
         upper = torch.maximum(down(self.x + self.eps), self.x)
         return self._trim(lower, upper)
 
     def contains(self, points: Tensor) -> Tensor:
-        lower, upper = self._inner_box()
+        lower, upper = self.inner_box()
         inside = ((points >= lower) & (points <= upper)).flatten(1).all(1)
         if self.p == math.inf:
             return inside
@@ -282,7 +282,7 @@ class Ball(Domain):
         return inside & (at_center | (self._norm_above(points) <= self.eps))
 
     def project(self, points: Tensor) -> Tensor:
-        lower, upper = self._inner_box()
+        lower, upper = self.inner_box()
         inside = torch.minimum(torch.maximum(points, lower), upper)
         if self.p == math.inf:
             return inside
@@ -296,7 +296,7 @@ class Ball(Domain):
 
         The smaller the radius beside the centre, the further rounding puts a point from its place.
         """
-        lower, upper = self._inner_box()
+        lower, upper = self.inner_box()
         found = torch.minimum(torch.maximum(points, lower), upper)
         for retreat in (1e-11, 1e-9, 1e-7, 1e-5, 1e-3, 0.1, 0.5):
             inside = self.contains(found)
@@ -326,7 +326,7 @@ class Ball(Domain):
         return torch.sqrt((moved * moved).sum(1) * growth + tiny) * growth
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        lower, upper = self._inner_box()
+        lower, upper = self.inner_box()
         share = torch.rand((count, *self.shape), generator=generator, dtype=torch.float64)
         if self.p == math.inf:
             return self.project(lower * (1 - share) + upper * share)

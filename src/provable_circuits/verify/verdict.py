@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from provable_circuits.proof.certify import Certificate
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,20 +79,38 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Proved(Verdict):
-    """The claim holds: ``bound`` is a rigorous upper bound of the excess, at or below zero."""
+    """The claim holds: ``bound`` is a rigorous upper bound of the excess, at or below zero.
+
+    Attributes:
+        bound: the bound.
+        stage: the stage that found it.
+        certificate: a proof that the checker has accepted, where one was asked for and made.
+        uncertified: why there is none although one was asked for; empty otherwise.
+    """
 
     kind: ClassVar[str] = "proved"
     bound: float
     stage: str
+    certificate: Certificate | None = field(default=None, repr=False)
+    uncertified: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Refuted(Verdict):
-    """The claim fails at ``witness``."""
+    """The claim fails at ``witness``.
+
+    Attributes:
+        witness: where it fails.
+        stage: the stage that found it.
+        certificate: the witness for the checker, where one was asked for and the checker agreed.
+        uncertified: why there is none although one was asked for; empty otherwise.
+    """
 
     kind: ClassVar[str] = "refuted"
     witness: Witness
     stage: str
+    certificate: Certificate | None = field(default=None, repr=False)
+    uncertified: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,170 @@
+"""Certify: prove statements in the calculus, and have the checker accept them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from provable_circuits.claims.claim import Claim
+from provable_circuits.errors import CertificateError
+from provable_circuits.network.circuit import Circuit
+from provable_circuits.proof.checker.arithmetic import Arithmetic, RefusedError
+from provable_circuits.proof.checker.certificate import read
+from provable_circuits.proof.checker.check import EXACT_UNITS, Finding, check_folder
+from provable_circuits.proof.prover import ExhaustedError, Limit, Plan, Prover
+from provable_circuits.proof.writing import Writer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Certificate:
+    """Statements about a circuit with what proves them; the checker has accepted every one.
+
+    Attributes:
+        files: the certificate's files, by name.
+        findings: what the checker said of each statement.
+        prove_seconds: how long the proof took to make.
+        check_seconds: how long it took to check.
+    """
+
+    files: Mapping[str, bytes]
+    findings: tuple[Finding, ...]
+    prove_seconds: float
+    check_seconds: float
+
+    @property
+    def size(self) -> int:
+        """Bytes of proof and witnesses, without the network and the claim's inputs."""
+        apart = ("network.onnx", "claim.safetensors")
+        return sum(len(data) for name, data in self.files.items() if name not in apart)
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write the files into a folder, which is made if there is none."""
+        path = Path(folder)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            for name, data in self.files.items():
+                (path / name).write_bytes(data)
+        except OSError as error:
+            raise CertificateError(f"The folder '{path}' cannot be written: {error}.") from error
+
+    def __repr__(self) -> str:
+        return f"Certificate({len(self.findings)} statements, {self.size} bytes)"
+
+
+def certify(
+    claim: Claim,
+    circuit: Circuit,
+    limit: Limit,
+    *,
+    faithful: bool = True,
+    witness: Any = None,
+    necessary: Mapping[str, Any] | None = None,
+) -> Certificate:
+    """A certificate of what was found of a circuit, checked.
+
+    Args:
+        claim: the claim.
+        circuit: the circuit.
+        limit: when to stop proving.
+        faithful: whether to state, and prove, that the circuit is faithful.
+        witness: a witness that it is not.
+        necessary: for components, witnesses that the circuit without them is not faithful.
+
+    Raises:
+        CertificateError: no proof was found, or the checker did not accept it.
+    """
+    began = time.perf_counter()
+    writer = Writer(claim, circuit)
+    try:
+        if faithful:
+            _prove(writer, limit)
+    except (ExhaustedError, RefusedError) as error:
+        raise CertificateError(f"No certificate was made: {error}.") from error
+    if witness is not None:
+        writer.refuted(witness)
+    for component, found in (necessary or {}).items():
+        writer.refuted(found, component)
+    files = writer.files()
+    proved = time.perf_counter()
+    try:
+        findings = check_files(files)
+    except RefusedError as error:
+        raise CertificateError(f"The checker refuses the certificate: {error}") from error
+    for finding in findings:
+        if not finding.holds:
+            raise CertificateError(
+                f"The checker does not accept that {finding.statement}: {finding.reason}"
+            )
+    checked = time.perf_counter()
+    return Certificate(files, tuple(findings), proved - began, checked - proved)
+
+
+def _prove(writer: Writer, limit: Limit) -> None:
+    """Add the proof that the circuit is faithful, input by input."""
+    with TemporaryDirectory() as folder:
+        for name, data in writer.files().items():
+            (Path(folder) / name).write_bytes(data)
+        certificate = read(Path(folder))
+    claim, circuit = certificate.claim, certificate.circuit
+    small = sum(step.units for step in certificate.network.steps) <= EXACT_UNITS
+    plans: list[Plan] = []
+    names: dict[int, str] = {}
+    for place in range(claim.count):
+        rational = partial(claim.problem, place, circuit, Arithmetic(exact=True))
+        problem = claim.problem(place, circuit, Arithmetic())
+        plans.append(Prover(problem, rational if small else None, limit).plan())
+        names |= {i: node.name for i, node in enumerate(problem.nodes)}
+    writer.faithful(plans, names)
+
+
+def check_files(files: Mapping[str, bytes]) -> list[Finding]:
+    """Check a certificate that was not written yet."""
+    with TemporaryDirectory() as folder:
+        for name, data in files.items():
+            (Path(folder) / name).write_bytes(data)
+        return check_folder(folder)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What the checker says of a certificate.
+
+    Attributes:
+        findings: a finding for each statement: ``statement``, ``holds``, ``reason``.
+    """
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether every statement holds."""
+        return bool(self.findings) and all(finding.holds for finding in self.findings)
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"{'holds' if f.holds else 'DOES NOT HOLD'}  {f.statement}: {f.reason}"
+            for f in self.findings
+        )
+
+
+def check(folder: str | PathLike[str], exact: bool = False) -> Check:
+    """Check every statement of a certificate, by a program that shares nothing with the search.
+
+    Args:
+        folder: where the certificate is.
+        exact: compute in rational numbers; for small networks without balls of the 1- and 2-norm,
+            sigmoid and tanh.
+
+    Raises:
+        CertificateError: the certificate as a whole is refused, and why.
+    """
+    try:
+        return Check(tuple(check_folder(Path(folder), exact)))
+    except RefusedError as error:
+        raise CertificateError(f"The certificate in '{folder}' is refused: {error}") from error
