@@ -113,7 +113,8 @@ def _faithful(certificate: Certificate, exact: bool) -> str:
         problem = rational() if exact else plain()
         leaves += Proof(problem, rational, certificate.proof_array, proof).check()
     way = "in rational arithmetic" if exact else "with every rounding error enclosed"
-    return f"{leaves} leaves over {len(proofs)} inputs, closed by bounds {way}"
+    trees, inputs = f"{leaves} lea{'f' if leaves == 1 else 'ves'}", len(proofs)
+    return f"{trees} over {inputs} input{'s' * (inputs != 1)}, closed by bounds {way}"
 
 
 def _rational(certificate: Certificate, place: int) -> Problem:
