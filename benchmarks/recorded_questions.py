@@ -5,8 +5,8 @@ asked of one verifier, under a limit in branch-and-bound nodes, so that answers 
 are recorded before the verifier is rebuilt: no decided answer may change, and no more may stay
 undecided.
 
-    python benchmarks/recorded_questions.py DATA                 compare; exit code 1 where it changed
-    python benchmarks/recorded_questions.py DATA --record        record them anew
+    python benchmarks/recorded_questions.py DATA             compare; exit code 1 where one changed
+    python benchmarks/recorded_questions.py DATA --record    record them anew
 """
 
 from __future__ import annotations
