@@ -8,8 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from provable_circuits.claims.circuit_tensor import CircuitTensor, Cut, Unread, Whole, ZeroFilled
 from provable_circuits.network import ops
+from provable_circuits.verify.encoding.circuit_tensor import (
+    CircuitTensor,
+    Cut,
+    Unread,
+    Whole,
+    ZeroFilled,
+)
 
 SHAPE = (5, 2, 3)
 KEPT = torch.tensor([1, 3])

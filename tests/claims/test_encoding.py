@@ -11,7 +11,6 @@ from torch import Tensor
 
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.domains import Ball, Box, Domain, Point
-from provable_circuits.claims.encoding import Encoder, InputRange, Query
 from provable_circuits.claims.metrics import (
     LogitDifference,
     MaxAbs,
@@ -51,6 +50,7 @@ from provable_circuits.network.ops import (
     Sigmoid,
     Subtract,
 )
+from provable_circuits.verify.encoding.encoder import Encoder, InputRange, Query
 
 
 def weights(seed: int) -> Callable[..., Tensor]:

@@ -11,8 +11,8 @@ from torch import nn
 
 import provable_circuits as pc
 from provable_circuits.errors import DataError
-from provable_circuits.verify.bounds import Bounds
-from provable_circuits.verify.inert import Inert
+from provable_circuits.verify.bounding.bounds import Bounds
+from provable_circuits.verify.bounding.redundant import Inert
 
 SIDE = 16
 

@@ -18,13 +18,13 @@ from tests.clock import Clock
 from tests.verify.test_verifier import dense
 
 import provable_circuits as pc
-from provable_circuits.discover import distributed
-from provable_circuits.discover.distributed import Distributed, Worker
-from provable_circuits.discover.greedy import greedy
-from provable_circuits.discover.monotonicity import Monotonicity
-from provable_circuits.discover.predicate import Decided, Predicate
+from provable_circuits.discover.algorithms.greedy import greedy
+from provable_circuits.discover.predicates import distributed
+from provable_circuits.discover.predicates.distributed import Distributed, Worker
+from provable_circuits.discover.predicates.monotonicity import Monotonicity
+from provable_circuits.discover.predicates.predicate import Decided, Predicate
+from provable_circuits.discover.predicates.transport import pack_verdicts, unpack_verdicts
 from provable_circuits.discover.search import Search
-from provable_circuits.discover.transport import pack_verdicts, unpack_verdicts
 from provable_circuits.errors import ArgumentError
 
 CLAIMS: dict[str, tuple[pc.Patching, float]] = {

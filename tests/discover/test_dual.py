@@ -11,8 +11,8 @@ import torch
 from tests.discover.searching import MONOTONE, NOT_MONOTONE, Answer, Given, Logged
 
 import provable_circuits as pc
-from provable_circuits.discover.dual import WHOLE, SmallestBlockingSet
-from provable_circuits.discover.monotonicity import Monotonicity
+from provable_circuits.discover.algorithms.dual import WHOLE, SmallestBlockingSet
+from provable_circuits.discover.predicates.monotonicity import Monotonicity
 from provable_circuits.network.components import Components
 from provable_circuits.network.execution import evaluate
 from provable_circuits.network.graph import GraphBuilder

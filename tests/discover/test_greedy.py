@@ -13,8 +13,8 @@ from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.domains import Ball
 from provable_circuits.claims.metrics import LogitDifference, MaxAbs, Metric, Norm, WinnerMargin
 from provable_circuits.claims.patching import Zero
-from provable_circuits.discover.greedy import greedy
-from provable_circuits.discover.predicate import Sampled
+from provable_circuits.discover.algorithms.greedy import greedy
+from provable_circuits.discover.predicates.predicate import Sampled
 from provable_circuits.network.components import Components
 from provable_circuits.network.graph import Graph, GraphBuilder
 from provable_circuits.network.ops import Linear, ReLU

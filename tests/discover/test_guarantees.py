@@ -8,8 +8,8 @@ from tests.discover.searching import MONOTONE, NOT_MONOTONE, Answer, Given, Logg
 from torch import nn
 
 import provable_circuits as pc
-from provable_circuits.discover.guarantees import minimality, necessity
-from provable_circuits.discover.monotonicity import Monotonicity
+from provable_circuits.discover.predicates.monotonicity import Monotonicity
+from provable_circuits.discover.results.guarantees import minimality, necessity
 from provable_circuits.network.components import Components
 from provable_circuits.network.graph import GraphBuilder
 from provable_circuits.network.ops import Linear

@@ -10,8 +10,8 @@ import torch
 from tests.clock import Clock
 from tests.discover.searching import MONOTONE, Given, Logged
 
-from provable_circuits.discover.dual import SmallestBlockingSet
-from provable_circuits.discover.hitting_set import hitting_set
+from provable_circuits.discover.algorithms.dual import SmallestBlockingSet
+from provable_circuits.discover.algorithms.hitting_set import hitting_set
 from provable_circuits.discover.search import BudgetSpent
 from provable_circuits.network.components import Components
 from provable_circuits.network.graph import GraphBuilder

@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 
 import provable_circuits as pc
-from provable_circuits.discover.labels import MOST, label_document, label_lines
+from provable_circuits.discover.results.labels import MOST, label_document, label_lines
 from provable_circuits.errors import ArgumentError, DataError
 from provable_circuits.network.graph import GraphBuilder
 from provable_circuits.network.ops import Linear

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import provable_circuits as pc
-from provable_circuits.discover.monotonicity import monotonicity
+from provable_circuits.discover.predicates.monotonicity import monotonicity
 
 CENTERS = torch.rand(2, 4, generator=torch.Generator().manual_seed(0))
 

@@ -9,7 +9,7 @@ from torch import nn
 
 import provable_circuits as pc
 from provable_circuits.claims.patching import FixedPatching
-from provable_circuits.discover.orders import attribution, ordered
+from provable_circuits.discover.algorithms.orders import attribution, ordered
 from provable_circuits.network.ops import Linear
 
 

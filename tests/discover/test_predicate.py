@@ -21,7 +21,7 @@ from provable_circuits.claims.metrics import (
     WinnerMargin,
 )
 from provable_circuits.claims.patching import Constant, Mean, Reachable, Zero
-from provable_circuits.discover.predicate import Sampled
+from provable_circuits.discover.predicates.predicate import Sampled
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.components import Components
 from provable_circuits.network.graph import Graph, GraphBuilder

@@ -15,7 +15,7 @@ from tests.clock import Clock
 from torch import nn
 
 import provable_circuits as pc
-from provable_circuits.discover.json_shape import fits
+from provable_circuits.discover.results.json_shape import fits
 from provable_circuits.errors import DataError
 from provable_circuits.report.comparison import Comparison
 from provable_circuits.report.page.build import report_page

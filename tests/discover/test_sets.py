@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from provable_circuits.discover.sets import HittingSets, bits_of, elements
+from provable_circuits.discover.algorithms.sets import HittingSets, bits_of, elements
 
 
 def test_bits_and_elements() -> None:

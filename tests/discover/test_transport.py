@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 import provable_circuits as pc
 from provable_circuits.claims.patching import FixedPatching, RangingPatching
-from provable_circuits.discover.predicate import Sampled
-from provable_circuits.discover.transport import (
+from provable_circuits.discover.predicates.predicate import Sampled
+from provable_circuits.discover.predicates.transport import (
     _portable,
     pack_question,
     pack_verdicts,

@@ -13,21 +13,21 @@ from tests.discover.searching import MONOTONE, Given, Logged
 from tests.discover.test_guarantees import ASSUMED, wide
 
 import provable_circuits as pc
-from provable_circuits.discover.binary_search import binary_search
-from provable_circuits.discover.blocking_sets import blocking_sets
-from provable_circuits.discover.greedy import greedy
-from provable_circuits.discover.guarantees import minimality, necessity
-from provable_circuits.discover.hitting_set import hitting_set
-from provable_circuits.discover.minimality import NOTIONS, holds
-from provable_circuits.discover.monotonicity import CONTRADICTED, Monotonicity
-from provable_circuits.discover.search import Search
-from provable_circuits.discover.withdrawal import (
+from provable_circuits.discover.algorithms.binary_search import binary_search
+from provable_circuits.discover.algorithms.blocking_sets import blocking_sets
+from provable_circuits.discover.algorithms.greedy import greedy
+from provable_circuits.discover.algorithms.hitting_set import hitting_set
+from provable_circuits.discover.predicates.monotonicity import CONTRADICTED, Monotonicity
+from provable_circuits.discover.results.guarantees import minimality, necessity
+from provable_circuits.discover.results.minimality import NOTIONS, holds
+from provable_circuits.discover.results.withdrawal import (
     Labels,
     labels_of,
     settled,
     settled_documents,
     shown_by,
 )
+from provable_circuits.discover.search import Search
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.zoo.toy import ToyNetwork, xor_network
 

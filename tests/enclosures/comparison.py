@@ -17,7 +17,7 @@ from torch import Tensor
 
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.rounding import Interval
-from provable_circuits.verify.bounds import Bounds
+from provable_circuits.verify.bounding.bounds import Bounds
 
 MOST_NUMBERS = 2**21
 """Numbers that are compared at once, at most: of many pairs of rows and points, some are."""

@@ -8,11 +8,11 @@ from tests.enclosures.comparison import Comparison, product_of
 from tests.enclosures.truth import SLACK, Points, inside
 from torch import Tensor
 
-from provable_circuits.claims.encoding import Query
-from provable_circuits.claims.together import Together
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.rounding import Interval
-from provable_circuits.verify.difference import Known
+from provable_circuits.verify.bounding.differential import Known
+from provable_circuits.verify.encoding.batched import Together
+from provable_circuits.verify.encoding.encoder import Query
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict
 from provable_circuits.verify.verifier import Verifier
 

@@ -18,20 +18,20 @@ from tests.enclosures.subdomains import Subdomains
 from tests.enclosures.truth import SLACK
 from torch import Tensor
 
-from provable_circuits.claims.encoding import Encoder, Query
-from provable_circuits.claims.together import Together
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.rounding import InconsistentBoundsError, Interval
-from provable_circuits.verify import question as question_module
-from provable_circuits.verify import screen as screen_module
-from provable_circuits.verify.bounds import Bounds
-from provable_circuits.verify.branching import BranchAndBound
-from provable_circuits.verify.difference import Difference, Known
-from provable_circuits.verify.hull import closer as closer_module
-from provable_circuits.verify.hull.search import HullSearch
-from provable_circuits.verify.inert import Inert
-from provable_circuits.verify.memory import Memory
-from provable_circuits.verify.parts import Parts
+from provable_circuits.verify.bounding.bounds import Bounds
+from provable_circuits.verify.bounding.differential import Difference, Known
+from provable_circuits.verify.bounding.redundant import Inert
+from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
+from provable_circuits.verify.branching.subdomains import Parts
+from provable_circuits.verify.encoding.batched import Together
+from provable_circuits.verify.encoding.encoder import Encoder, Query
+from provable_circuits.verify.neuron_hull.search import HullSearch
+from provable_circuits.verify.reuse import tightening as closer_module
+from provable_circuits.verify.reuse.memory import Memory
+from provable_circuits.verify.stages import incomplete_batch as screen_module
+from provable_circuits.verify.stages import question as question_module
 from provable_circuits.verify.verdict import Verdict
 
 

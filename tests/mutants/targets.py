@@ -18,10 +18,10 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/verify/test_inconsistency.py",
         "tests/network/test_ops.py",
     ),
-    "verify/backward.py": ("tests/verify/test_backward.py",),
-    "verify/difference.py": ("tests/verify/test_difference.py",),
-    "claims/encoding.py": ("tests/claims/test_encoding.py",),
-    "claims/circuit_tensor.py": (
+    "verify/bounding/crown.py": ("tests/verify/test_backward.py",),
+    "verify/bounding/differential.py": ("tests/verify/test_difference.py",),
+    "verify/encoding/encoder.py": ("tests/claims/test_encoding.py",),
+    "verify/encoding/circuit_tensor.py": (
         "tests/claims/test_circuit_tensor.py",
         "tests/claims/test_encoding.py",
     ),

@@ -21,7 +21,7 @@ from provable_circuits.errors import (
     WeightsError,
 )
 from provable_circuits.network.graph import Graph
-from provable_circuits.network.onnx_readers import READERS
+from provable_circuits.network.onnx.readers import READERS
 from provable_circuits.network.ops import BatchNorm, Clip, Conv2d, Linear, ReLU, Square
 
 Array = NDArray[Any]

@@ -24,8 +24,8 @@ from tests.network.onnx_steps import random_model
 from provable_circuits.errors import ModelError
 from provable_circuits.network.execution import evaluate
 from provable_circuits.network.graph import Graph
-from provable_circuits.network.onnx_folding import FOLDERS
-from provable_circuits.network.onnx_readers import READERS
+from provable_circuits.network.onnx.folding import FOLDERS
+from provable_circuits.network.onnx.readers import READERS
 
 MODELS = int(os.environ.get("ONNX_MODELS", "500"))
 FIRST = int(os.environ.get("ONNX_FIRST", "0"))

@@ -12,15 +12,16 @@ import pytest
 import torch
 
 import provable_circuits as pc
-from provable_circuits.verify import backward, relaxation, relaxed
-from provable_circuits.verify.bounds import Bounds
-from provable_circuits.verify.branching import BranchAndBound
-from provable_circuits.verify.difference import Difference
-from provable_circuits.verify.inert import Inert
-from provable_circuits.verify.parts import Parts
-from provable_circuits.verify.region import Region
-from provable_circuits.verify.relaxation import Lines
-from provable_circuits.verify.screen import Screen
+from provable_circuits.verify.bounding import crown as backward
+from provable_circuits.verify.bounding import relaxation, relaxed
+from provable_circuits.verify.bounding.bounds import Bounds
+from provable_circuits.verify.bounding.differential import Difference
+from provable_circuits.verify.bounding.redundant import Inert
+from provable_circuits.verify.bounding.region import Region
+from provable_circuits.verify.bounding.relaxation import Lines
+from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
+from provable_circuits.verify.branching.subdomains import Parts
+from provable_circuits.verify.stages.incomplete_batch import Screen
 
 Patch = pytest.MonkeyPatch
 

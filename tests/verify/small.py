@@ -11,7 +11,7 @@ from tests.oracle.milp import Question, solve
 from tests.oracle.network import Network
 from tests.oracle.regions import Region
 
-from provable_circuits.verify.vnnlib import Case, Property
+from provable_circuits.properties.vnnlib import Case, Property
 
 MARGIN = 1e-3
 

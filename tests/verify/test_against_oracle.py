@@ -20,7 +20,8 @@ from tests.oracle.milp import NODES as MILP_NODES
 from tests.oracle.regions import Region
 
 import provable_circuits as pc
-from provable_circuits.verify import bounds, branching, question, verifier
+from provable_circuits.verify.bounding import bounds
+from provable_circuits.verify.stages import question
 
 CLAIMS = int(os.environ.get("ORACLE_CLAIMS", "300"))
 FIRST = int(os.environ.get("ORACLE_FIRST", "0"))
@@ -141,8 +142,7 @@ def test_a_verifier_that_remembers_agrees_too(seed: int) -> None:
 def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small networks take the way of large ones: float32 passes, and derived enclosures."""
     monkeypatch.setattr(bounds, "SINGLE_FROM", 0)
-    for module in (branching, question, verifier):
-        monkeypatch.setattr(module, "SMALL", 0)
+    monkeypatch.setattr(bounds, "SMALL", 0)
 
 
 @pytest.mark.usefixtures("as_if_large")

@@ -12,10 +12,10 @@ from scipy.optimize import linprog
 from torch import Tensor, nn
 
 import provable_circuits as pc
-from provable_circuits.claims.encoding import InputRange
 from provable_circuits.network.execution import evaluate
-from provable_circuits.verify import attack, restarts
-from provable_circuits.verify.attack import (
+from provable_circuits.verify.attacking import pgd as attack
+from provable_circuits.verify.attacking import restarts
+from provable_circuits.verify.attacking.pgd import (
     ascend,
     climb,
     diverse_starts,
@@ -24,8 +24,9 @@ from provable_circuits.verify.attack import (
     random_points,
     rounds_of,
 )
+from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.region import Region
+from provable_circuits.verify.encoding.encoder import InputRange
 from provable_circuits.verify.verifier import Verifier
 
 WIDTH, RIDGES = 12, 4

@@ -16,7 +16,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from provable_circuits.claims.encoding import InputRange
 from provable_circuits.network.graph import Graph, GraphBuilder
 from provable_circuits.network.ops import (
     Add,
@@ -34,8 +33,9 @@ from provable_circuits.network.ops import (
     Square,
 )
 from provable_circuits.rounding import TINY, UNIT_ROUNDOFF, gamma
-from provable_circuits.verify import backward as module
-from provable_circuits.verify.backward import (
+from provable_circuits.verify.bounding import crown as module
+from provable_circuits.verify.bounding.bounds import Bounds, Structure
+from provable_circuits.verify.bounding.crown import (
     GROWTH,
     TINY_SINGLE,
     Fixed,
@@ -45,9 +45,9 @@ from provable_circuits.verify.backward import (
     backward,
     measured_norm,
 )
-from provable_circuits.verify.backward import _Error as Ledger
-from provable_circuits.verify.bounds import Bounds, Structure
-from provable_circuits.verify.region import Region
+from provable_circuits.verify.bounding.crown import _Error as Ledger
+from provable_circuits.verify.bounding.region import Region
+from provable_circuits.verify.encoding.encoder import InputRange
 
 PROBLEMS, ROWS = 2, 3
 CPU = torch.device("cpu")

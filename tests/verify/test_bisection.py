@@ -3,14 +3,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from provable_circuits.claims.encoding import InputRange
 from provable_circuits.network.graph import Graph, GraphBuilder
 from provable_circuits.network.ops import Linear, ReLU
-from provable_circuits.verify.bisection import Bisection
-from provable_circuits.verify.bounds import Structure
-from provable_circuits.verify.constraints import Constraints
+from provable_circuits.properties.constraints import Constraints
+from provable_circuits.properties.input_split import Bisection
+from provable_circuits.properties.vnnlib import Case
+from provable_circuits.verify.bounding.bounds import Structure
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.vnnlib import Case
+from provable_circuits.verify.encoding.encoder import InputRange
 
 
 def f64(values: object) -> Tensor:

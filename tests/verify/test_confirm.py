@@ -7,8 +7,8 @@ from torch import Tensor
 
 from provable_circuits.network.graph import Graph, GraphBuilder
 from provable_circuits.network.ops import Linear, ReLU
-from provable_circuits.verify.confirm import confirm, push
-from provable_circuits.verify.vnnlib import Case, Property, parse_property
+from provable_circuits.properties.confirm import confirm, push
+from provable_circuits.properties.vnnlib import Case, Property, parse_property
 
 
 def f64(values: object) -> Tensor:

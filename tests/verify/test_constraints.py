@@ -3,8 +3,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from provable_circuits.verify.constraints import STRICT, Constraints
-from provable_circuits.verify.vnnlib import Case
+from provable_circuits.properties.constraints import STRICT, Constraints
+from provable_circuits.properties.vnnlib import Case
 
 
 def f64(values: object) -> Tensor:

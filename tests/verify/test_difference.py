@@ -14,7 +14,6 @@ from torch import Tensor
 
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.domains import Ball, Box, Point
-from provable_circuits.claims.encoding import Encoder, Query
 from provable_circuits.claims.metrics import MaxAbs
 from provable_circuits.claims.patching import (
     Constant,
@@ -42,7 +41,8 @@ from provable_circuits.network.ops import (
     Sigmoid,
 )
 from provable_circuits.rounding import Interval
-from provable_circuits.verify.difference import Difference, Known
+from provable_circuits.verify.bounding.differential import Difference, Known
+from provable_circuits.verify.encoding.encoder import Encoder, Query
 
 
 def known_of(encoder: Encoder, query: Query, network: bool = True) -> Known:

@@ -21,11 +21,11 @@ from tests.oracle.network import INPUT, Network, Vector, Writer, exact
 from torch import nn
 
 import provable_circuits as pc
-from provable_circuits.claims.encoding import Encoder
 from provable_circuits.network import ops
 from provable_circuits.network.graph import GraphBuilder
 from provable_circuits.network.lowering import lower
 from provable_circuits.verify.deadline import Deadline, OutOfTime
+from provable_circuits.verify.encoding.encoder import Encoder
 from provable_circuits.verify.exact.forms import Atoms, Form
 from provable_circuits.verify.exact.network import RationalNetwork
 from provable_circuits.verify.exact.stage import Exact, decide_exactly

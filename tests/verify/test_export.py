@@ -16,13 +16,13 @@ from tests.oracle.cases import draw
 from torch import Tensor
 
 import provable_circuits as pc
-from provable_circuits.claims.encoding import Encoder, Query
 from provable_circuits.network.execution import evaluate
 from provable_circuits.network.graph import GraphBuilder
 from provable_circuits.network.ops import Linear, ReLU
-from provable_circuits.verify.export import Exported, export_query, query_property
-from provable_circuits.verify.property import decide
-from provable_circuits.verify.vnnlib import Case, read_property
+from provable_circuits.properties.export import Exported, export_query, query_property
+from provable_circuits.properties.verify import decide
+from provable_circuits.properties.vnnlib import Case, read_property
+from provable_circuits.verify.encoding.encoder import Encoder, Query
 
 PLAIN = {"MatMul", "Add", "Relu", "LeakyRelu", "Sigmoid", "Tanh", "Identity", "Shape", "Expand"}
 

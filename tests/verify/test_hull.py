@@ -14,14 +14,16 @@ from tests.verify.test_limits import pools
 from torch import Tensor, nn
 
 import provable_circuits as pc
-from provable_circuits.claims.encoding import Query
 from provable_circuits.network.execution import evaluate
 from provable_circuits.network.graph import Node
-from provable_circuits.verify.bounds import Bounds, Structure
+from provable_circuits.verify.bounding.bounds import Bounds, Structure
+from provable_circuits.verify.bounding.region import Region
+from provable_circuits.verify.bounding.root_problems import Roots
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.hull import condensed
-from provable_circuits.verify.hull import parts as parts_room
-from provable_circuits.verify.hull.certificate import (
+from provable_circuits.verify.encoding.encoder import Query
+from provable_circuits.verify.neuron_hull import presolved as condensed
+from provable_circuits.verify.neuron_hull import subdomains as parts_room
+from provable_circuits.verify.neuron_hull.hull_bound import (
     Certified,
     Multipliers,
     Signs,
@@ -29,17 +31,15 @@ from provable_circuits.verify.hull.certificate import (
     brackets,
     certify,
 )
-from provable_circuits.verify.hull.chain import Chain
-from provable_circuits.verify.hull.closer import closer_common, closer_ends, closer_second
-from provable_circuits.verify.hull.condense import Condenser
-from provable_circuits.verify.hull.condensed import Condensed, Rows
-from provable_circuits.verify.hull.joint import Joint
-from provable_circuits.verify.hull.lines import Settled
-from provable_circuits.verify.hull.matrix import Matrix
-from provable_circuits.verify.hull.past import Outlines, Past
-from provable_circuits.verify.hull.search import HullSearch
-from provable_circuits.verify.region import Region
-from provable_circuits.verify.roots import Roots
+from provable_circuits.verify.neuron_hull.joint_dual import Joint
+from provable_circuits.verify.neuron_hull.layerwise_dual import Chain
+from provable_circuits.verify.neuron_hull.lines import Settled
+from provable_circuits.verify.neuron_hull.matrix import Matrix
+from provable_circuits.verify.neuron_hull.presolve import Condenser
+from provable_circuits.verify.neuron_hull.presolved import Condensed, Rows
+from provable_circuits.verify.neuron_hull.proof_reuse import Outlines, Past
+from provable_circuits.verify.neuron_hull.search import HullSearch
+from provable_circuits.verify.reuse.tightening import closer_common, closer_ends, closer_second
 
 FIRST, SECOND, CUBE = 7, 4, 6
 
@@ -783,7 +783,7 @@ def test_only_what_is_too_large_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
         return found.tolist(), search.too_large
 
     assert left() == ([], set())
-    room = importlib.import_module("provable_circuits.verify.hull.search")
+    room = importlib.import_module("provable_circuits.verify.neuron_hull.search")
     monkeypatch.setattr(room, "MOST_ENTRIES", many - 1)
     assert left() == ([1], {1})
 
@@ -806,7 +806,7 @@ def test_hulls_prove_next_to_what_is_refuted(
     seed: int, worst: float, closer: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The output does move by ``worst``; that it moves by no more than a tenth above is proved."""
-    room = importlib.import_module("provable_circuits.verify.question")
+    room = importlib.import_module("provable_circuits.verify.stages.question")
     asked = []
 
     def watched(*arguments: object) -> None:
@@ -832,7 +832,7 @@ def test_few_parts_wait_where_there_is_little_room(
     room: int, easiest: bool, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that lack least are split first; and if too many wait still, the row is given up."""
-    tree = importlib.import_module("provable_circuits.verify.hull.tree")
+    tree = importlib.import_module("provable_circuits.verify.neuron_hull.tree")
     monkeypatch.setattr(tree, "MOST_KEPT", room)
     monkeypatch.setattr(tree, "UNIT_NUMBERS", 0)
     monkeypatch.setattr(tree, "WIDTH", 2)

@@ -13,8 +13,8 @@ from torch import nn
 
 import provable_circuits as pc
 from provable_circuits.errors import ArgumentError
-from provable_circuits.verify import memory
-from provable_circuits.verify.screen import Screen
+from provable_circuits.verify.reuse import memory
+from provable_circuits.verify.stages.incomplete_batch import Screen
 
 
 def pools(seed: int = 0, pool: type[nn.Module] = nn.MaxPool2d, scale: float = 1.0) -> pc.Graph:
@@ -47,7 +47,7 @@ def hard(graph: pc.Graph) -> tuple[pc.Circuit, pc.Claim]:
 @pytest.fixture
 def passes(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """When each backward pass began, on a clock on which a pass takes a second."""
-    module = importlib.import_module("provable_circuits.verify.bounds")
+    module = importlib.import_module("provable_circuits.verify.bounding.bounds")
     plain = module.Bounds.backward
     began: list[float] = []
 
@@ -79,13 +79,9 @@ def test_work_that_the_limit_cut_short_is_kept(
     passes: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each question gets too little time for the whole of the preparation; together they do it."""
-    for room, name, value in (
-        ("question", "SMALL", 0),
-        ("verifier", "SMALL", 0),
-        ("bounds", "CHUNK_ELEMENTS", 1),
-    ):
-        module = importlib.import_module(f"provable_circuits.verify.{room}")
-        monkeypatch.setattr(module, name, value)
+    bounds = importlib.import_module("provable_circuits.verify.bounding.bounds")
+    monkeypatch.setattr(bounds, "SMALL", 0)
+    monkeypatch.setattr(bounds, "CHUNK_ELEMENTS", 1)
     graph = pools()
     circuit, claim = hard(graph)
     verifier = pc.Verifier(circuit.components, claim)
@@ -101,7 +97,7 @@ def test_work_that_the_limit_cut_short_is_kept(
 
 
 def test_memory_that_does_not_suffice_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    branching = importlib.import_module("provable_circuits.verify.branching")
+    branching = importlib.import_module("provable_circuits.verify.branching.branch_and_bound")
     graph = pools()
     circuit, claim = hard(graph)
     refused = _refusing(RuntimeError("[enforce fail] can't allocate memory"))
@@ -115,7 +111,7 @@ def test_memory_that_does_not_suffice_is_a_reason(monkeypatch: pytest.MonkeyPatc
 
 
 def test_other_errors_are_not_taken_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    question = importlib.import_module("provable_circuits.verify.question")
+    question = importlib.import_module("provable_circuits.verify.stages.question")
     monkeypatch.setattr(question, "climb", _refusing(RuntimeError("shapes do not fit")))
     graph = pools()
     circuit, claim = hard(graph)
@@ -125,7 +121,7 @@ def test_other_errors_are_not_taken_for_memory(monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_interrupt_ends_cleanly(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was interrupted can be asked again, and gets the answer it would have got."""
-    question = importlib.import_module("provable_circuits.verify.question")
+    question = importlib.import_module("provable_circuits.verify.stages.question")
     graph = dense(3)
     components = graph.components()
     centers = torch.rand(2, 5, generator=torch.Generator().manual_seed(1))

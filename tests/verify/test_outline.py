@@ -13,15 +13,15 @@ from tests.verify.test_hull import images, question
 from torch import Tensor
 
 import provable_circuits as pc
-from provable_circuits.claims.circuit_tensor import Cut, Unread
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.hull.certificate import Multipliers
-from provable_circuits.verify.hull.chain import Chain
-from provable_circuits.verify.hull.frame import Frame, Match
-from provable_circuits.verify.hull.outline import Cover, covering
-from provable_circuits.verify.hull.parts import PartBounds, Parts, moving_units
-from provable_circuits.verify.hull.past import POSITIONS, Outlines, Past
-from provable_circuits.verify.hull.tree import Ground, Tree
+from provable_circuits.verify.encoding.circuit_tensor import Cut, Unread
+from provable_circuits.verify.neuron_hull.hull_bound import Multipliers
+from provable_circuits.verify.neuron_hull.index_map import Frame, Match
+from provable_circuits.verify.neuron_hull.layerwise_dual import Chain
+from provable_circuits.verify.neuron_hull.proof_reuse import POSITIONS, Outlines, Past
+from provable_circuits.verify.neuron_hull.saved_tree import Cover, covering
+from provable_circuits.verify.neuron_hull.subdomains import PartBounds, Parts, moving_units
+from provable_circuits.verify.neuron_hull.tree import Ground, Tree
 
 UNITS = 5
 
@@ -202,7 +202,7 @@ def test_questions_one_after_the_other_are_answered_as_alone(
         return honest(grown, cover)
 
     monkeypatch.setattr(Tree, "begun", begun)
-    room = importlib.import_module("provable_circuits.verify.hull.parts")
+    room = importlib.import_module("provable_circuits.verify.neuron_hull.subdomains")
     monkeypatch.setattr(room, "ROOT_STEPS", 1)
     graph = images(seed, scale=2.0)
     components = graph.components("filter")
@@ -250,7 +250,7 @@ def test_rows_are_split_afresh_where_an_earlier_proof_does_not_help(
         given_up += begun
         return not begun and honest(grown, left, most)
 
-    room = importlib.import_module("provable_circuits.verify.hull.parts")
+    room = importlib.import_module("provable_circuits.verify.neuron_hull.subdomains")
     monkeypatch.setattr(room, "ROOT_STEPS", 1)
     graph = images(4, scale=2.0)
     components = graph.components("filter")
@@ -276,7 +276,7 @@ def test_the_oldest_outlines_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> N
     _, _, planted = tree()
     outline = planted.outline
     assert outline is not None
-    past = importlib.import_module("provable_circuits.verify.hull.past")
+    past = importlib.import_module("provable_circuits.verify.neuron_hull.proof_reuse")
     monkeypatch.setattr(past, "MOST_NUMBERS", 2 * outline.numbers)
     outlines = Outlines()
     for index in range(3):

@@ -25,11 +25,11 @@ from provable_circuits.errors import (
 )
 from provable_circuits.network.graph import GraphBuilder
 from provable_circuits.network.ops import LeakyReLU, Linear, Op, ReLU, Tanh
-from provable_circuits.verify.outside.base import OutsideAnswer, Vouched, verify_outside
-from provable_circuits.verify.outside.command import Command, parse_answer
-from provable_circuits.verify.outside.marabou import Marabou
-from provable_circuits.verify.property import decide
-from provable_circuits.verify.vnnlib import Case, Property, write_property
+from provable_circuits.properties.outside.base import OutsideAnswer, Vouched, verify_outside
+from provable_circuits.properties.outside.command import Command, parse_answer
+from provable_circuits.properties.outside.marabou import Marabou
+from provable_circuits.properties.verify import decide
+from provable_circuits.properties.vnnlib import Case, Property, write_property
 
 needs_marabou = pytest.mark.skipif(
     importlib.util.find_spec("maraboupy") is None,

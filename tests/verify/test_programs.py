@@ -10,9 +10,10 @@ from scipy.optimize import linprog
 from tests.oracle.cases import graph_of
 from tests.verify.small import MARGIN, at_least, drawn, largest, row_of
 
-from provable_circuits.verify import branching, triangle
-from provable_circuits.verify import property as module
-from provable_circuits.verify.property import decide
+from provable_circuits.properties import verify as module
+from provable_circuits.properties.verify import decide
+from provable_circuits.verify.branching import branch_and_bound as branching
+from provable_circuits.verify.branching import triangle
 
 NODES = 4000
 

@@ -23,9 +23,9 @@ from provable_circuits.network.ops import (
     Sigmoid,
     Tanh,
 )
-from provable_circuits.verify import property as module
-from provable_circuits.verify.property import PropertyVerdict, decide
-from provable_circuits.verify.vnnlib import Case, Property, parse_property
+from provable_circuits.properties import verify as module
+from provable_circuits.properties.verify import PropertyVerdict, decide
+from provable_circuits.properties.vnnlib import Case, Property, parse_property
 
 
 def f64(values: object) -> Tensor:

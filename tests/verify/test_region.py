@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import provable_circuits as pc
-from provable_circuits.claims.encoding import InputRange
-from provable_circuits.verify.region import FEW, Region
+from provable_circuits.verify.bounding.region import FEW, Region
+from provable_circuits.verify.encoding.encoder import InputRange
 
 
 @pytest.mark.parametrize("p", [1, 2, math.inf])

@@ -12,13 +12,13 @@ from tests.discover.searching import Logged
 from tests.verify.test_verifier import PATCHINGS, dense, residual
 
 import provable_circuits as pc
-from provable_circuits.claims.together import Gate, encode_together
-from provable_circuits.discover.greedy import greedy
-from provable_circuits.discover.predicate import Decided
+from provable_circuits.discover.algorithms.greedy import greedy
+from provable_circuits.discover.predicates.predicate import Decided
 from provable_circuits.network.execution import evaluate
-from provable_circuits.verify.splitting import Patience
+from provable_circuits.verify.branching.batched_splits import Patience
+from provable_circuits.verify.encoding.batched import Gate, encode_together
 
-screen_room = importlib.import_module("provable_circuits.verify.screen")
+screen_room = importlib.import_module("provable_circuits.verify.stages.incomplete_batch")
 
 METRICS: dict[str, pc.Metric] = {
     "logit": pc.LogitDifference(0.4, 1),

@@ -13,7 +13,7 @@ from tests.oracle.milp import Question, solve
 from tests.verify.small import MARGIN, at_least, drawn, f64, largest, row_of
 
 import provable_circuits as pc
-from provable_circuits.verify.property import decide
+from provable_circuits.properties.verify import decide
 
 NODES = 1200
 

@@ -23,7 +23,7 @@ from tests.oracle.network import INPUT, Network, Writer, exact
 from torch import nn
 
 import provable_circuits as pc
-from provable_circuits.verify.replay import Candidate
+from provable_circuits.verify.attacking.replay import Candidate
 from provable_circuits.zoo.toy import counterexample_network
 
 Floats = NDArray[np.float64]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import provable_circuits
-from provable_circuits.verify.stage_words import STAGES, stage_words
+from provable_circuits.verify.stages.descriptions import STAGES, stage_words
 
 SOURCE = Path(provable_circuits.__file__).parent
 FOREIGN = {"name"}

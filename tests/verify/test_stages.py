@@ -12,19 +12,19 @@ import torch
 from torch import Tensor, nn
 
 import provable_circuits as pc
-from provable_circuits.claims.encoding import Encoder, Query
 from provable_circuits.network.execution import evaluate
 from provable_circuits.network.ops import LeakyReLU, Op, ReLU, Sigmoid, Square, Tanh
-from provable_circuits.verify.bounds import Bounds, Structure
-from provable_circuits.verify.branching import BranchAndBound
+from provable_circuits.verify.bounding.alpha import optimise
+from provable_circuits.verify.bounding.bounds import Bounds, Structure
+from provable_circuits.verify.bounding.differential import Difference, Known
+from provable_circuits.verify.bounding.region import Region
+from provable_circuits.verify.bounding.relaxation import leak, lines
+from provable_circuits.verify.bounding.relaxed import Relaxed
+from provable_circuits.verify.bounding.root_problems import Roots
+from provable_circuits.verify.bounding.unstable import Units
+from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.difference import Difference, Known
-from provable_circuits.verify.region import Region
-from provable_circuits.verify.relaxation import leak, lines
-from provable_circuits.verify.relaxed import Relaxed
-from provable_circuits.verify.roots import Roots
-from provable_circuits.verify.slopes import optimise
-from provable_circuits.verify.units import Units
+from provable_circuits.verify.encoding.encoder import Encoder, Query
 
 CPU = torch.device("cpu")
 

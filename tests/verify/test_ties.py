@@ -20,8 +20,8 @@ import provable_circuits as pc
 from provable_circuits.cli import app
 from provable_circuits.network.graph import Graph, GraphBuilder
 from provable_circuits.network.ops import Linear, ReLU
-from provable_circuits.verify.property import PropertyVerdict, decide
-from provable_circuits.verify.vnnlib import Property, decimal_text, parse_property
+from provable_circuits.properties.verify import PropertyVerdict, decide
+from provable_circuits.properties.vnnlib import Property, decimal_text, parse_property
 
 NODES = 3000
 PEAK = 1.0

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 import provable_circuits as pc
 from provable_circuits.network.execution import evaluate
-from provable_circuits.verify.bounds import Bounds, Structure
-from provable_circuits.verify.difference import Difference, Known
-from provable_circuits.verify.region import Region
+from provable_circuits.verify.bounding.bounds import Bounds, Structure
+from provable_circuits.verify.bounding.differential import Difference, Known
+from provable_circuits.verify.bounding.region import Region
 
 CPU = torch.device("cpu")
 
@@ -71,13 +71,8 @@ def claim_for(graph: pc.Graph, patching: str, tolerance: float, point: bool = Fa
 def as_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Small networks as they are, and as if they were large: differences, float32, few units."""
     if request.param == "large":
-        verifier = importlib.import_module("provable_circuits.verify.verifier")
-        branching = importlib.import_module("provable_circuits.verify.branching")
-        bounds = importlib.import_module("provable_circuits.verify.bounds")
-        question = importlib.import_module("provable_circuits.verify.question")
-        monkeypatch.setattr(verifier, "SMALL", 0)
-        monkeypatch.setattr(question, "SMALL", 0)
-        monkeypatch.setattr(branching, "SMALL", 0)
+        bounds = importlib.import_module("provable_circuits.verify.bounding.bounds")
+        monkeypatch.setattr(bounds, "SMALL", 0)
         monkeypatch.setattr(bounds, "SINGLE_FROM", 0)
     return str(request.param)
 

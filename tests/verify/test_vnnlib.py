@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from provable_circuits.errors import ArgumentError, PropertyError
 from provable_circuits.network.graph import Graph, GraphBuilder
 from provable_circuits.network.ops import Linear
-from provable_circuits.verify.vnnlib import (
+from provable_circuits.properties.vnnlib import (
     Case,
     Property,
     decimal_text,

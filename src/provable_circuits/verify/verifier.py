@@ -18,27 +18,25 @@ from torch import Tensor
 from provable_circuits import arguments
 from provable_circuits.arguments import each, instance, refused, whole
 from provable_circuits.claims.claim import Claim
-from provable_circuits.claims.encoding import Encoder
 from provable_circuits.claims.metrics import LogitDifference, MaxAbs, Norm
 from provable_circuits.claims.patching import Reachable
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
 from provable_circuits.network.graph import Graph
-from provable_circuits.network.ops import Activation
 from provable_circuits.rounding import InconsistentBoundsError, Interval, exact_products
-from provable_circuits.verify.bounds import Bounds, Structure
-from provable_circuits.verify.branching import SMALL
+from provable_circuits.verify.attacking.growth import Growth
+from provable_circuits.verify.attacking.replay import Candidate, Replay
+from provable_circuits.verify.bounding.bounds import Bounds, Structure, is_small
+from provable_circuits.verify.bounding.differential import Difference, Known
+from provable_circuits.verify.bounding.redundant import Inert
+from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.deadline import Deadline, OutOfTime, limits
-from provable_circuits.verify.difference import Difference, Known
+from provable_circuits.verify.encoding.encoder import Encoder
 from provable_circuits.verify.exact.stage import Exact
-from provable_circuits.verify.growth import Growth
-from provable_circuits.verify.inert import Inert
-from provable_circuits.verify.memory import Memory, moved
-from provable_circuits.verify.question import Question
-from provable_circuits.verify.region import Region
-from provable_circuits.verify.replay import Candidate, Replay
-from provable_circuits.verify.screen import Screen
+from provable_circuits.verify.reuse.memory import Memory, moved
+from provable_circuits.verify.stages.incomplete_batch import Screen
+from provable_circuits.verify.stages.question import Question
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
 
 logger = logging.getLogger(__name__)
@@ -98,12 +96,7 @@ class Verifier:
         self.seed = arguments.seed(seed)
         self.attack_steps = whole("attack_steps", attack_steps, "Verifier", least=0)
         self.attack_starts = whole("attack_starts", attack_starts, "Verifier", least=0)
-        units = sum(
-            math.prod(node.shape)
-            for node in self.encoder.network.nodes
-            if isinstance(node.op, Activation)
-        )
-        self.small = 3 * units <= SMALL and self.device.type == "cpu"
+        self.small = is_small(self.encoder.network, copies=3) and self.device.type == "cpu"
         """Whether many circuits go through the cheap stages as one batch: network, circuit and
         source of patches together are small."""
         self._screen = Screen(self)

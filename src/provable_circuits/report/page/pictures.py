@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provable_circuits.discover.run import Run
+from provable_circuits.discover.results.run import Run
 from provable_circuits.drawing.pixels import (
     as_image,
     data_uri,

@@ -9,10 +9,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from provable_circuits.discover.guarantees import HOLDS
-from provable_circuits.discover.labels import is_wrong
-from provable_circuits.discover.pictures import size_chart, verdict_chart
-from provable_circuits.discover.run import Run
+from provable_circuits.discover.results.guarantees import HOLDS
+from provable_circuits.discover.results.labels import is_wrong
+from provable_circuits.discover.results.pictures import size_chart, verdict_chart
+from provable_circuits.discover.results.run import Run
 from provable_circuits.drawing.picture import scene_of
 from provable_circuits.drawing.svg import svg
 from provable_circuits.report.comparison import Comparison
@@ -29,7 +29,7 @@ from provable_circuits.report.page.words import (
     statements,
     wrong_words,
 )
-from provable_circuits.verify.stage_words import stage_words
+from provable_circuits.verify.stages.descriptions import stage_words
 
 MOST_OUTPUTS = 12
 """Outputs of a witness that are listed; of more, those that matter and those that differ most."""

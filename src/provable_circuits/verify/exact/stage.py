@@ -34,13 +34,13 @@ import torch
 from torch import Tensor
 
 from provable_circuits.claims.claim import Claim
-from provable_circuits.claims.encoding import Encoder, InputRange
 from provable_circuits.claims.metrics import Norm
 from provable_circuits.claims.patching import FixedPatching, Reachable
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
 from provable_circuits.network.ops import LeakyReLU, ReLU
 from provable_circuits.verify.deadline import Deadline
+from provable_circuits.verify.encoding.encoder import Encoder, InputRange
 from provable_circuits.verify.exact.domains import (
     Extent,
     below,

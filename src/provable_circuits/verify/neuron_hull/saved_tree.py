@@ -1,0 +1,108 @@
+"""Outlines: how a row was split when it was proved, for the next question to start from.
+
+Questions of one search differ by a component or two, and what is hard about a row stays the same.
+So the *leaves* of a proof, the parts that were closed, are kept: their signs, and the multipliers
+that closed them. A later question about the row certifies parts with these signs at once, and only
+what that leaves open is bounded anew, and split. None of the parts in between is looked at again.
+
+The leaves of a proof cover all patterns of signs, because every part was split into both signs of a
+unit. They still do in another question, where some units are missing or have a sure sign: take any
+pattern of the others, give each missing unit a sign, and there is a leaf that agrees with all of
+them. So it suffices to keep, for any choice of one sign for each missing unit, the leaves that do
+not have the other, and to forget the unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from provable_circuits.verify.neuron_hull.index_map import Frame, Match
+from provable_circuits.verify.neuron_hull.subdomains import UNIT_NUMBERS, Parts
+
+PLACES = 8
+"""Numbers of two bytes that a frame has for every share: a unit and a column."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outline:
+    """The leaves of a row's proof.
+
+    Attributes:
+        whole: what the multipliers of the row belong to, before most of its shares were settled.
+        root: the row, with these multipliers.
+        moving: the units whose shares were not settled, a mask; those of the second layer left out.
+        frame: what the multipliers of leaves belong to.
+        leaves: the parts that were closed.
+    """
+
+    whole: Frame
+    root: Parts
+    moving: Tensor
+    frame: Frame
+    leaves: Parts
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers this holds, of two bytes each."""
+        shares = (len(self.leaves) + PLACES) * len(self.frame.owners)
+        units = (len(self.leaves) + 1) * UNIT_NUMBERS * len(self.frame.units)
+        return shares + units + (1 + PLACES) * len(self.whole.owners)
+
+    def carried(self, whole: Frame, row: Parts) -> tuple[Parts, Tensor]:
+        """A row of another problem with the multipliers of this one, and which units are moving."""
+        match = Match(self.whole, whole)
+        chosen = match.carried(self.root.chosen, row.chosen)
+        places = (match.units[whole.sizes[0] :] - self.whole.sizes[0]).clamp_min(-1)
+        still = torch.cat([self.moving, self.moving.new_zeros(1)])
+        return replace(row, chosen=chosen), still[places]
+
+
+class Cover:
+    """Parts that cover a row, with the signs and multipliers of an earlier proof's leaves.
+
+    Args:
+        outline: the earlier proof.
+        frame: what the signs and multipliers of the row's parts belong to.
+        root: the row; its multipliers serve where a leaf has none.
+    """
+
+    def __init__(self, outline: Outline, frame: Frame, root: Parts) -> None:
+        self.leaves = outline.leaves
+        self.root = root
+        self.match = Match(outline.frame, frame)
+        split = torch.where(outline.root.signs == 0, self.leaves.signs, 0.0)
+        self.places, self.signs = covering(split, self.match.units, root.signs[0])
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, index: Tensor | slice) -> Parts:
+        """Some of the parts."""
+        leaves = self.leaves[self.places[index]]
+        whole = self.root[torch.zeros_like(leaves.row)]
+        chosen = self.match.carried(leaves.chosen, whole.chosen)
+        return replace(whole, signs=self.signs[index], chosen=chosen)
+
+
+def covering(leaves: Tensor, units: Tensor, sure: Tensor) -> tuple[Tensor, Tensor]:
+    """Which leaves cover all patterns of other units' signs, [k]; and their signs, [k, others].
+
+    Args:
+        leaves: signs that cover all patterns, 0 where both are meant; [leaves, units].
+        units: where the others are among those units, -1 where they are not; [others]. Several in
+            one place are not taken to be there: a leaf says nothing about different signs of them.
+        sure: the others' signs, where they have one for sure; [others].
+    """
+    met = torch.bincount(units[units >= 0], minlength=leaves.shape[1])
+    there = (units >= 0).nonzero().flatten()
+    there = there[met[units[there]] == 1]
+    given = torch.where(leaves.sum(0) >= 0, 1.0, -1.0).to(leaves.dtype)
+    given[units[there]] = sure[there].to(leaves.dtype)
+    agree = ((given == 0) | (leaves != -given)).all(1).nonzero().flatten()
+    signs = sure.repeat(len(agree), 1)
+    free = there[sure[there] == 0]
+    signs[:, free] = leaves[agree][:, units[free]].to(signs.dtype)
+    return agree, signs

@@ -1,0 +1,155 @@
+"""Search: bound the rows of a question by hulls, and split units where that does not suffice.
+
+For each input of the question with open rows the network is condensed (``condense``). The ends of
+the second layer's units are brought closer first (``closer``). Then each row is bounded, and parts
+of it in which some units, of any layer, have fixed signs. What is chosen for the whole row settles
+most of the lines for its parts (``lines``). A row that an earlier question was about is split as it
+was then, if that still serves (``outline``). The search gives up rows that take too many parts, or
+stay open with all signs fixed; ``branching`` may still decide them.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from provable_circuits.network.ops import ReLU
+from provable_circuits.verify.bounding.bounds import Structure
+from provable_circuits.verify.bounding.region import Region
+from provable_circuits.verify.bounding.root_problems import Roots, RootSearch, Try
+from provable_circuits.verify.deadline import Deadline
+from provable_circuits.verify.neuron_hull.index_map import Frame
+from provable_circuits.verify.neuron_hull.layerwise_dual import Chain
+from provable_circuits.verify.neuron_hull.presolve import Condenser
+from provable_circuits.verify.neuron_hull.proof_reuse import Past, Row
+from provable_circuits.verify.neuron_hull.saved_tree import Cover
+from provable_circuits.verify.neuron_hull.subdomains import (
+    MOST_ENTRIES,
+    PartBounds,
+    Parts,
+    moving_units,
+)
+from provable_circuits.verify.neuron_hull.tree import Ground, Tree, WitnessFound
+from provable_circuits.verify.reuse.tightening import closer_second
+
+FIRST_PARTS, MOST_PARTS = 64, 2**14
+"""Parts of a row after which it is given up: at first, and in the end."""
+
+
+def has_hulls(structure: Structure, region: Region) -> bool:
+    """Whether a question is of the kind that can be condensed: ReLUs over a box."""
+    kinked = all(isinstance(structure.ops[node.name], ReLU) for node in structure.activations)
+    return kinked and all(box.domains is None for box in region.ranges.values())
+
+
+class HullSearch(RootSearch):
+    """Decides rows by hulls; those that take more than ``most`` parts are given up.
+
+    ``past`` has the outlines of earlier proofs, and takes those of new ones.
+    """
+
+    def __init__(
+        self, roots: Roots, attempt: Try, deadline: Deadline, past: Past, most: int = MOST_PARTS
+    ) -> None:
+        super().__init__(roots, attempt, deadline)
+        self.past = past
+        self.most = most
+        self.reached = math.inf
+        """The least rigorous bound by which a part was closed."""
+        self.too_large: set[int] = set()
+        """The problems whose rows were given up for the size of what they were condensed to."""
+
+    def run(self) -> Tensor | None:
+        """The rows that stay open, [n]; None when a candidate was a witness."""
+        left: list[Tensor] = []
+        for problem in self.roots.problems.unique().tolist():
+            rows = (self.roots.problems == problem).nonzero().flatten()
+            bounds = self.roots.bounds.select(rows[:1])
+            goal = self.roots.rows[rows].transpose(0, 1)
+            condenser = Condenser(bounds, self.start, goal, self.roots.offsets[rows])
+            chain = self._chain(condenser)
+            if chain is None:
+                self.too_large.add(problem)
+                left.append(rows)
+                continue
+            open_ = self._decide(chain, condenser, rows)
+            if open_ is None:
+                return None
+            left.append(rows[open_])
+        return torch.cat(left)
+
+    def _decide(self, chain: Chain, condenser: Condenser, rows: Tensor) -> Tensor | None:
+        """Which of one problem's rows stay open; None when there is a witness."""
+        bounds = PartBounds(closer_second(chain))
+        found = bounds.roots()
+        if len(found.bounds):
+            self.reached = min(self.reached, float(found.bounds.min()))
+        if self._try(condenser, found.cube, rows):
+            return None
+        if not len(found.left):
+            return rows[:0]
+        ground = Ground(
+            bounds,
+            Frame.of(bounds.chain, *condenser.numbered(self.past.numbers)),
+            lambda cube: self._try(condenser, cube, rows),
+            self.deadline,
+        )
+        left = []
+        for place, lined in enumerate(found.lined):
+            part = found.left[torch.tensor([place], device=rows.device)]
+            try:
+                proved = self._proved(ground, self._row(rows[part.row]), part, lined)
+            except WitnessFound:
+                return None
+            if not proved:
+                left.append(part.row)
+        return torch.cat(left) if left else rows[:0]
+
+    def _proved(self, ground: Ground, row: Row, part: Parts, lined: Tensor) -> bool:
+        """Whether a row that is left open is proved by splitting it.
+
+        Args:
+            ground: what its tree grows on.
+            row: which row it is.
+            part: the row as one part.
+            lined: what its units lose under lines, those of the second layer left out.
+        """
+        tree = self._again(ground, row, part)
+        if tree is None:
+            tree = Tree(ground, part, moving_units(lined))
+            if not tree.proved(tree.root, self.most):
+                return False
+        self.reached = min(self.reached, tree.reached)
+        self.past.add(row, tree.outline)
+        return True
+
+    def _again(self, ground: Ground, row: Row, part: Parts) -> Tree | None:
+        """The tree that proves a row, begun as when it was last proved; None if that fails."""
+        outline = self.past.outlines.rows.get(row)
+        if outline is None or len(outline.leaves) > self.most:
+            return None
+        tree = Tree(ground, *outline.carried(ground.frame, part))
+        cover = Cover(outline, tree.frame, tree.root)
+        proved = tree.fits(cover) and tree.proved(tree.begun(cover), self.most)
+        return tree if proved else None
+
+    def _row(self, place: Tensor) -> Row:
+        """Which row of the claim the one in this place is."""
+        return int(self.roots.problems[place]), tuple(self.roots.rows[place].flatten().tolist())
+
+    def _chain(self, condenser: Condenser) -> Chain | None:
+        """What was condensed, unless it is too large."""
+        problem = condenser.problem
+        if problem.sparse.values.numel() > MOST_ENTRIES:
+            return None
+        chain = Chain(problem, condenser.below(), self.structure.guide, self.deadline)
+        return chain if chain.entries <= MOST_ENTRIES else None
+
+    def _try(self, condenser: Condenser, cube: Tensor, rows: Tensor) -> bool:
+        """Whether a corner that a bound points to is a witness."""
+        if not len(cube):
+            return False
+        problem = self.roots.problems[rows[:1]]
+        return self.attempt(condenser.corners(cube), problem.expand(len(cube)))

@@ -1,0 +1,254 @@
+"""Parts of the rows of a condensed problem, and their bounds.
+
+A part is where some units have fixed signs. It starts from the multipliers of the one that it was
+split from, and is closed when those chosen for it certify that its row is not negative, through the
+layers further down (``chain``). Only the bounds of closed parts are rigorous: others are what plain
+floating point makes of their multipliers, and say which part to split next.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from provable_circuits.verify.bounding.scores import LEAST, hinges
+from provable_circuits.verify.neuron_hull.hull_bound import Multipliers
+from provable_circuits.verify.neuron_hull.joint_dual import Joint, Seen
+from provable_circuits.verify.neuron_hull.layerwise_dual import Chain
+
+ROOT_STEPS, PART_STEPS = 40, 12
+
+FEW = 8
+"""So few parts are split into quarters: a batch of these costs hardly more than one of halves."""
+
+MOST_ENTRIES = 2**22
+"""Entries of all lines that are chosen at once, at most."""
+
+MOVING = 0.99
+"""The units whose shares each part has of its own make up so much of what is lost under lines."""
+
+UNIT_NUMBERS = 16
+"""Numbers of two bytes that a part has for every unit, besides shares, at most."""
+
+CLOSE = 0.05
+"""A part is worth a certificate if it lacks no more than this share of what lacked before."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """Parts, k of them; units are those of the second layer, the first, and all further down.
+
+    Attributes:
+        row: which row each belongs to, [k].
+        signs: +1 and -1 where a unit's input is nonnegative or nonpositive, else 0; [k, units].
+        chosen: multipliers of the problem, and of every layer further down.
+        value: bounds, not rigorous; [k].
+        scores: what fixing each unit promises, zero where it is fixed; [k, units].
+    """
+
+    row: Tensor
+    signs: Tensor
+    chosen: tuple[Multipliers, ...]
+    value: Tensor
+    scores: Tensor
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def __getitem__(self, index: Tensor | slice) -> Parts:
+        return Parts(
+            self.row[index],
+            self.signs[index],
+            tuple(own[index] for own in self.chosen),
+            self.value[index],
+            self.scores[index],
+        )
+
+    @staticmethod
+    def joined(several: Sequence[Parts]) -> Parts:
+        """All parts of several batches."""
+        layers = zip(*(parts.chosen for parts in several), strict=True)
+        return Parts(
+            torch.cat([parts.row for parts in several]),
+            torch.cat([parts.signs for parts in several]),
+            tuple(Multipliers.joined(layer) for layer in layers),
+            torch.cat([parts.value for parts in several]),
+            torch.cat([parts.scores for parts in several]),
+        )
+
+    def split(self) -> Parts:
+        """Two children of each, at the unit that promises most."""
+        units = self.scores.argmax(1)
+        children = Parts.joined([self, self])
+        place = torch.arange(len(children), device=units.device)
+        children.signs[place, units.repeat(2)] = 1.0
+        children.signs[place[len(self) :], units] = -1.0
+        children.scores[place, units.repeat(2)] = 0.0
+        return children
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bounded:
+    """What bounding parts has shown.
+
+    Attributes:
+        bounds: the rigorous bounds of those that are closed.
+        closed: these.
+        left: the others.
+        cube: the coefficients of the cube behind the bounds of those left.
+        lined: what their units lose under lines, those of the second layer left out.
+    """
+
+    bounds: Tensor
+    closed: Parts
+    left: Parts
+    cube: Tensor
+    lined: Tensor
+
+    @staticmethod
+    def joined(several: Sequence[Bounded]) -> Bounded:
+        """What several batches have shown."""
+        return Bounded(
+            torch.cat([batch.bounds for batch in several]),
+            Parts.joined([batch.closed for batch in several]),
+            Parts.joined([batch.left for batch in several]),
+            torch.cat([batch.cube for batch in several]),
+            torch.cat([batch.lined for batch in several]),
+        )
+
+
+def split(parts: Parts) -> Parts:
+    """The halves of every part; of few parts, where all can be split again, the quarters."""
+    halves = parts.split()
+    again = len(parts) <= FEW and bool((halves.scores > 0).any(1).all())
+    return halves.split() if again else halves
+
+
+def moving_units(lost: Tensor) -> Tensor:
+    """The units whose shares each part has of its own, by what is lost under their lines."""
+    lost = lost.clamp_min(0.0)
+    order = lost.argsort(descending=True)
+    before = lost[order].cumsum(0) - lost[order]
+    found = torch.zeros_like(lost, dtype=torch.bool)
+    found[order] = before < MOVING * lost.sum()
+    return found
+
+
+class Waiting:
+    """Parts that are to be split, the one with the least bound first.
+
+    The multipliers of a part are many numbers. Each part is copied once, when it comes in, and not
+    every time that others come and go.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Parts]] = []
+        self._count = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, parts: Parts) -> None:
+        """More parts."""
+        everyone = torch.arange(len(parts), device=parts.row.device)
+        for i, value in enumerate(parts.value.tolist()):
+            alone = parts[everyone[i : i + 1]]
+            heapq.heappush(self._heap, (value, next(self._count), alone))
+
+    def take(self, most: int) -> Parts:
+        """So many parts at most, which wait no longer."""
+        count = min(most, len(self._heap))
+        return Parts.joined([heapq.heappop(self._heap)[2] for _ in range(count)])
+
+    def take_easiest(self, most: int) -> Parts:
+        """The same, those that lack least: their children hardly wait."""
+        self._heap.sort()
+        taken, self._heap = self._heap[-most:], self._heap[:-most]
+        return Parts.joined([part for _, _, part in taken])
+
+
+class PartBounds:
+    """Bounds parts of the rows of one condensed problem."""
+
+    def __init__(self, chain: Chain) -> None:
+        self.chain = chain
+        self.problem = chain.problem
+        self.joint = Joint(chain)
+        self.width = max(1, MOST_ENTRIES // max(chain.entries, 1))
+
+    def roots(self) -> Bounded:
+        """Every row whole."""
+        goal, problem = self.problem.goal, self.problem
+        sure = (problem.lower >= 0).double() - (problem.upper <= 0).double()
+        signs = sure.new_zeros(len(goal), sum(self.chain.sizes))
+        signs[:, : len(sure)] = sure
+        found = []
+        for some in torch.arange(len(goal), device=signs.device).split(self.width):
+            own, known = goal[some], self.chain.known(signs[some])
+            chosen = tuple(self.chain.fresh(own, known))
+            none = own.constant.new_full((len(own),), -math.inf)
+            parts = Parts(some, signs[some], chosen, none, torch.zeros_like(signs[some]))
+            found.append(self._batch(parts, ROOT_STEPS))
+        return Bounded.joined(found)
+
+    def narrowed(self, part: Parts, moving: Tensor) -> tuple[PartBounds, Parts]:
+        """Bounds of the parts of a part, with most of its shares settled; and it, for them.
+
+        Args:
+            part: the part, alone.
+            moving: the units whose shares are not settled, a mask; without the second layer.
+        """
+        masks = moving.split(self.chain.sizes[1:])
+        chain, chosen = self.chain.narrowed(part.chosen, masks)
+        return PartBounds(chain), replace(part, chosen=tuple(chosen))
+
+    def certified(self, parts: Parts) -> Tensor:
+        """Rigorous bounds of parts by the multipliers that they have, [k]."""
+        found = [parts.value[:0]]
+        for some in torch.arange(len(parts), device=parts.row.device).split(self.width):
+            own = parts[some]
+            goal, known = self.problem.goal[own.row], self.chain.known(own.signs)
+            found.append(self.chain.certify(goal, known, own.chosen).value)
+        return torch.cat(found)
+
+    def children(self, parts: Parts) -> Bounded:
+        """Parts that were just split."""
+        places = torch.arange(len(parts), device=parts.row.device).split(self.width)
+        return Bounded.joined([self._batch(parts[some], PART_STEPS) for some in places])
+
+    def _batch(self, parts: Parts, steps: int) -> Bounded:
+        """Parts bounded anew."""
+        goal, known = self.problem.goal[parts.row], self.chain.known(parts.signs)
+        chosen, seen = self.joint.climb(goal, known, parts.chosen, steps)
+        value = seen.value.double().nan_to_num(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
+        scores = self._scores(goal.second, chosen[0].second, seen)
+        learnt = Parts(
+            row=parts.row,
+            signs=parts.signs,
+            chosen=tuple(replace(own, shares=own.shares.half()) for own in chosen),
+            value=torch.maximum(value, parts.value),
+            scores=torch.where(parts.signs == 0, scores.clamp_min(LEAST), 0.0),
+        )
+        likely = (value >= CLOSE * parts.value.clamp_max(0.0)).nonzero().flatten()
+        signs = [own[likely] for own in known]
+        multipliers = [own[likely] for own in chosen]
+        proved = self.chain.certify(goal[likely], signs, multipliers).value
+        closed = likely[proved >= 0]
+        left = torch.ones(len(parts), dtype=torch.bool, device=likely.device)
+        left[closed] = False
+        cube, lined = seen.cube[left].double(), seen.lined[left].double()
+        return Bounded(proved[proved >= 0], learnt[closed], learnt[left], cube, lined)
+
+    def _scores(self, weights: Tensor, duals: Tensor, seen: Seen) -> Tensor:
+        """What the relaxation of each unit costs, at the point that is worst or at all."""
+        lower, upper, read = self.problem.lower, self.problem.upper, seen.second
+        below = weights * read.clamp_min(0.0) - duals * read
+        below = torch.maximum(below, 0.1 * weights * torch.minimum(upper, -lower))
+        seconds = torch.where(weights < 0, -weights * hinges(lower, upper), below)
+        return torch.cat([seconds, seen.lost.double()], dim=1)

@@ -1,0 +1,154 @@
+"""Trees: a row is split until all its parts are closed, or there are too many."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from provable_circuits.verify.deadline import Deadline
+from provable_circuits.verify.neuron_hull.index_map import Frame
+from provable_circuits.verify.neuron_hull.saved_tree import Cover, Outline
+from provable_circuits.verify.neuron_hull.subdomains import (
+    UNIT_NUMBERS,
+    PartBounds,
+    Parts,
+    Waiting,
+    split,
+)
+
+WIDTH = 16
+"""Parts that are split at once."""
+
+MOST_KEPT = 2**28
+"""Numbers that all parts of a row that wait have together, of two bytes each, at most. From half of
+it on those that lack least are split first: every part has to be split until it is closed, whatever
+the order, and their children hardly wait. The leaves are kept as long as they take no more."""
+
+SAMPLE, ENOUGH = 64, 0.25
+"""An earlier proof's leaves are taken up if, of so many, such a share closes as they are."""
+
+
+class WitnessFound(Exception):  # noqa: N818 - not an error: the search is over
+    """Raised when a corner that a bound points to is a witness."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ground:
+    """What the trees of one problem's rows have in common.
+
+    Attributes:
+        bounds: bounds of the rows, whole.
+        frame: what their signs and multipliers belong to.
+        refuted: tries corners, by the coefficients of the cube; whether one is a witness.
+        deadline: when to stop.
+    """
+
+    bounds: PartBounds
+    frame: Frame
+    refuted: Callable[[Tensor], bool]
+    deadline: Deadline
+
+
+class Tree:
+    """The parts of one row.
+
+    Args:
+        ground: what it grows on.
+        whole: the row as one part, with multipliers most of which are settled for all parts.
+        moving: the units whose shares are not, a mask; those of the second layer left out.
+    """
+
+    def __init__(self, ground: Ground, whole: Parts, moving: Tensor) -> None:
+        self.ground = ground
+        self.whole = whole
+        self.moving = moving
+        self.bounds, self.root = ground.bounds.narrowed(whole, moving)
+        chain, frame = self.bounds.chain, ground.frame
+        self.frame = Frame.of(chain, frame.units, frame.coordinates)
+        self.room = MOST_KEPT // max(chain.entries + UNIT_NUMBERS * sum(chain.sizes), 1)
+        """How many parts there is room for."""
+        self.reached = math.inf
+        """The least rigorous bound by which a part was closed."""
+        self._leaves: list[Parts] = []
+        self._count = 0
+
+    @property
+    def outline(self) -> Outline | None:
+        """The parts that were closed, unless they were too many."""
+        if not 0 < self._count <= self.room:
+            return None
+        leaves = Parts.joined(self._leaves)
+        return Outline(self.ground.frame, self.whole, self.moving, self.frame, leaves)
+
+    def fits(self, cover: Cover) -> bool:
+        """Whether the leaves of an earlier proof close parts of this row, to judge by a few."""
+        some = cover[:: max(1, len(cover) // SAMPLE)]
+        closed = self.bounds.certified(some) >= 0
+        return bool(closed.double().mean() >= ENOUGH)
+
+    def begun(self, cover: Cover) -> Parts:
+        """What the leaves of an earlier proof leave open, after bounding that anew."""
+        places = torch.arange(len(cover), device=self.root.row.device)
+        open_ = [self.root[:0]]
+        for some in places.split(2 * WIDTH):
+            self.ground.deadline.spend(len(some))
+            parts = cover[some]
+            value = self.bounds.certified(parts)
+            closed = value >= 0
+            self._close(value[closed], parts[closed])
+            open_.append(parts[~closed])
+        left = [self.root[:0]]
+        parts = Parts.joined(open_)
+        for some in places[: len(parts)].split(2 * WIDTH):
+            self.ground.deadline.check()
+            left.append(self._bounded(parts[some]))
+        return Parts.joined(left)
+
+    def proved(self, left: Parts, most: int) -> bool:
+        """Whether all parts get closed, starting from those that are left of the row.
+
+        Args:
+            left: these.
+            most: parts after which the row is given up.
+        """
+        waiting, spent = Waiting(), 0
+        while True:
+            stuck = ~(left.scores > 0).any(1)
+            if bool(stuck.any()) or (len(left) and spent >= most):
+                return False
+            waiting.add(left)
+            if not len(waiting):
+                return True
+            if len(waiting) > self.room:
+                return False
+            many = 2 * len(waiting) > self.room
+            batch = waiting.take_easiest(WIDTH) if many else waiting.take(WIDTH)
+            children = split(batch)
+            spent += len(children)
+            self.ground.deadline.spend(len(children))
+            left = self._bounded(children)
+
+    def _bounded(self, parts: Parts) -> Parts:
+        """Parts bounded anew; those of them that are left."""
+        if not len(parts):
+            return parts
+        found = self.bounds.children(parts)
+        self._close(found.bounds, found.closed)
+        if self.ground.refuted(found.cube):
+            raise WitnessFound
+        return found.left
+
+    def _close(self, bounds: Tensor, parts: Parts) -> None:
+        """Take note of parts that are closed, with their bounds."""
+        if not len(parts):
+            return
+        self.reached = min(self.reached, float(bounds.min()))
+        self._count += len(parts)
+        if self._count <= self.room:
+            self._leaves.append(parts)
+        else:
+            self._leaves.clear()

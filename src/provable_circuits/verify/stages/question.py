@@ -1,0 +1,484 @@
+"""One question on its way through the stages: cheap answers first, rigorous ones only.
+
+    the same function -> pool of earlier witnesses -> backward linear bounds -> corners the bounds
+    point to -> gradient attack -> optimised slopes -> branch and bound on ReLUs, with hulls of
+    their layers where networks are large -> exact arithmetic, or halving of the inputs, where those
+    can tell more
+
+A stage either answers or hands on what it learnt. Before hulls, and during a search whenever it has
+bounded several times as many nodes as at the last time, a longer attack is made, also from the
+points that the bounds of the search suggest. Its work is a share of the search's, by count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from provable_circuits.network.ops import Constant
+from provable_circuits.verify.attacking.candidates import candidate_at, middles, pool_points
+from provable_circuits.verify.attacking.pgd import climb, excess_at, random_points
+from provable_circuits.verify.attacking.restarts import Restarts
+from provable_circuits.verify.bounding.alpha import optimise
+from provable_circuits.verify.bounding.bounds import Bounds, Structure, picked
+from provable_circuits.verify.bounding.crown import Pass
+from provable_circuits.verify.bounding.differential import Known
+from provable_circuits.verify.bounding.region import Region
+from provable_circuits.verify.bounding.relaxed import Relaxed
+from provable_circuits.verify.bounding.root_problems import Roots, slip
+from provable_circuits.verify.bounding.scores import costliest, relaxation_costs
+from provable_circuits.verify.bounding.unstable import Units
+from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
+from provable_circuits.verify.branching.input_split import Halving
+from provable_circuits.verify.deadline import Deadline, OutOfTime
+from provable_circuits.verify.encoding.encoder import Query
+from provable_circuits.verify.neuron_hull.proof_reuse import Past
+from provable_circuits.verify.neuron_hull.search import (
+    FIRST_PARTS,
+    MOST_PARTS,
+    HullSearch,
+    has_hulls,
+)
+from provable_circuits.verify.reuse.memory import expanded, moved
+from provable_circuits.verify.reuse.tightening import closer_common
+from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
+
+if TYPE_CHECKING:
+    from provable_circuits.verify.verifier import Verifier
+
+CPU = torch.device("cpu")
+
+SHARES = (0.8, 1.0)
+"""Shares of the relaxation's costs that are refined, one after the other, where that is dear."""
+
+FEW_PARTS = 16
+"""Parts of a large network after which hulls are tried."""
+
+REPLAYED = 4
+"""How many of a batch of candidates are replayed, best first."""
+
+NEAR = 1e-12
+"""Candidates that miss a threshold by no more, as a share of it, are for exact arithmetic."""
+
+TOO_CLOSE = "numerically too close to call"
+NOT_TIGHT = "the bounds of what is curved are not tight enough"
+
+
+class Question:
+    """Decides one query.
+
+    Args:
+        verifier: what is prepared and remembered for all circuits.
+        query: the query.
+        settled: for each input of the claim, whether it is known to hold there already.
+        deadline: when to stop.
+    """
+
+    def __init__(
+        self, verifier: Verifier, query: Query, settled: Tensor, deadline: Deadline
+    ) -> None:
+        self.verifier = verifier
+        self.query = query = query.to(verifier.device)
+        self.settled = settled.to(verifier.device)
+        self.deadline = deadline
+        self.structure = Structure(query.graph, verifier.device)
+        self.region = Region(query.ranges)
+        self.count = query.rows.shape[0]
+        self.found: Witness | None = None
+        self.past = Past(verifier.memory.outlines, query)
+        self.small = self.structure.small
+        self.stage = "linear"
+        self.bound = math.inf
+        """A rigorous upper bound of the rows' excess, so far."""
+        self.closed = -math.inf
+        """The same of the rows that linear bounds closed."""
+        self._near = False
+        """Whether a candidate was so close to the threshold that rounding decides."""
+        self._asked_exactly = False
+        self._restarts = Restarts(verifier, query, self.region, self.structure, deadline)
+
+    def answer(self) -> Verdict:
+        """Prove, refute, or say why neither."""
+        if self._pool():
+            return self._refuted("pool")
+        last = self.verifier.last
+        derive = self.verifier.reuse and not self.small and last is not None
+        quick = derive and last is not None and self.query.circuit <= last.circuit
+        bounds = self._bounds(quick)
+        first, open_ = self._linear(bounds)
+        if not len(open_):
+            return self._proved(bounds, "difference" if quick else "linear")
+        if self._corners(first, open_):
+            return self._refuted("corner")
+        if not self.query.ranges:
+            return self._last_resort(bounds, None)
+        for place, share in enumerate(SHARES if quick else ()):
+            self.stage = "refining"
+            bounds = self._sharpen(bounds, first, open_, share)
+            first, open_ = self._linear(bounds)
+            if not len(open_):
+                return self._proved(bounds, "linear")
+            if place == 0 and self._attack(first, open_):
+                return self._refuted("attack")
+        if not quick and self._attack(first, open_):
+            return self._refuted("attack")
+        return self._search(bounds, *open_.T)
+
+    def identical(self) -> Proved | None:
+        """A proof for the network itself, where the claim compares the circuit with it: no work."""
+        (output,) = self.query.graph.outputs
+        op = self.query.graph[output].op
+        if not isinstance(op, Constant) or bool(op.value.any()):
+            return None
+        bound = float(self.query.offsets.max())
+        if not bound <= 0:
+            return None
+        return Proved(self.verifier.encoder.specification.at_most(bound), "identical")
+
+    def _proved(self, bounds: Bounds, stage: str) -> Verdict:
+        verifier = self.verifier
+        bound = verifier.encoder.specification.at_most(min(self.bound, 0.0))
+        if verifier.last is not None and bool(self.settled.any()):
+            bound = max(bound, verifier.last.bound)
+        known = {name: moved(pair, CPU) for name, pair in bounds.ends.items()}
+        self.past.keep()
+        verifier.last = Known(self.query.circuit, self.query, known, bound)
+        return Proved(bound, stage)
+
+    def _refuted(self, stage: str) -> Verdict:
+        if self.found is None:
+            raise RuntimeError("a refutation without a witness")
+        if stage != "pool":
+            self.verifier.remember(self.found)
+        return Refuted(self.found, stage)
+
+    def undecided(self, reason: str) -> Undecided:
+        """Neither was shown; the bound says how far it got."""
+        specification = self.verifier.encoder.specification
+        return Undecided(reason, self.stage, specification.at_most(max(self.bound, 0.0)))
+
+    # --- stages ---------------------------------------------------------------------------------
+
+    def _pool(self) -> bool:
+        """Earlier witnesses, latest first."""
+        pool = self.verifier.pool
+        if not pool or not self.query.ranges:
+            return False
+        problems = torch.tensor([witness.index for witness in pool], device=self.structure.device)
+        return self._try(pool_points(self.query, pool), problems)
+
+    def _bounds(self, quick: bool) -> Bounds:
+        """Enclosures of every tensor: remembered, derived from the last proof's, or computed.
+
+        ``quick`` leaves the circuit's own tensors with what is derived; those that all questions
+        have in common are bounded well once.
+        """
+        last, query, memory = self.verifier.last, self.query, self.verifier.memory
+        prior = {name: ends for name, (ends, _) in memory.started.items() if name in query.graph}
+        if quick and last is not None:
+            derived = self.verifier.difference.enclosures(last, query)
+            prior |= {name: moved(ends, self.verifier.device) for name, ends in derived.items()}
+        bounds = Bounds(
+            self.structure,
+            self.region,
+            self.count,
+            memory.recall(query),
+            prior,
+            memory.lines,
+            self.deadline,
+            refined={n: mask for n, (_, mask) in memory.started.items() if n in query.graph},
+        )
+        try:
+            bounds.compute(refine=query.common if quick else True)
+        except OutOfTime:
+            memory.keep_unfinished(bounds, query.common)
+            raise
+        memory.keep(bounds, query.common)
+        if not quick:
+            memory.keep_own(bounds, query)
+        return bounds
+
+    def _linear(self, bounds: Bounds) -> tuple[Pass, Tensor]:
+        """One backward pass for the whole specification; what it leaves open, [n, 2]."""
+        offsets = -self.query.offsets
+        found = bounds.backward(
+            self.query.graph.outputs[0], -self.query.rows, keep_rows=not self.small
+        )
+        reached = found.value + offsets - slip(found.value, offsets)
+        asked = ~self.settled.unsqueeze(1)
+        open_ = ~(reached >= 0) & asked
+        shut = reached[(reached >= 0) & asked]
+        self.closed = -float(shut.min()) if len(shut) else -math.inf
+        self._narrow(-float(reached[~self.settled].min()))
+        return found, open_.nonzero()
+
+    def _narrow(self, bound: float) -> None:
+        """Take a new upper bound of all rows, if it is one."""
+        if bound < self.bound:
+            self.bound = bound
+
+    def _sharpen(self, bounds: Bounds, found: Pass, open_: Tensor, share: float) -> Bounds:
+        """Refine, for inputs still open, the units that make up a share of their bounds' costs."""
+        structure, common = self.structure, self.query.common
+        problems = open_[:, 0].unique()
+        counts = torch.zeros(found.value.shape, dtype=torch.bool, device=structure.device)
+        counts[open_[:, 0], open_[:, 1]] = True
+        costs: dict[str, Tensor] = {}
+        for name, cost in relaxation_costs(bounds, found).items():
+            source = structure.graph[name].inputs[0]
+            if source not in common:
+                mask = counts.reshape(*counts.shape, *([1] * (cost.ndim - 2)))
+                costs[source] = (cost * mask).amax(1)[problems]
+        sources = {node.inputs[0] for node in structure.activations}
+        before = {name: expanded(bounds.ends[name], self.count) for name in sources}
+        closer = Bounds(
+            structure,
+            self.region.select(problems),
+            len(problems),
+            known={n: picked(e, problems) for n, e in bounds.ends.items() if n in common},
+            prior={n: picked(e, problems) for n, e in before.items() if n not in common},
+            deadline=self.deadline,
+            targets=costliest(costs, share),
+        )
+        closer.compute(refine=True)
+        prior = {
+            name: (
+                before[name][0].index_copy(0, problems, closer.ends[name][0]),
+                before[name][1].index_copy(0, problems, closer.ends[name][1]),
+            )
+            for name in sources
+            if name not in common
+        }
+        known = {name: ends for name, ends in bounds.ends.items() if name in common}
+        sharper = Bounds(
+            structure,
+            self.region,
+            self.count,
+            known,
+            prior,
+            self.verifier.memory.lines,
+            self.deadline,
+        )
+        sharper.compute(refine=False)
+        return sharper
+
+    def _search(self, bounds: Bounds, problems: Tensor, constraints: Tensor) -> Verdict:
+        """Optimised slopes, then branch and bound, for all open rows together.
+
+        Where hulls can be had, they follow as soon as the tree of parts gets large; it is grown
+        further for the rows that they leave open.
+        """
+        hulls = not self.small and has_hulls(self.structure, self.region)
+        self.stage = "slopes"
+        roots = self._roots(bounds, problems, constraints)
+        offsets = roots.offsets
+        relaxed = Relaxed.whole(roots.bounds, Units(roots.bounds))
+        steps = 4 if self.small else 20
+        choice = optimise(relaxed, roots.start, roots.rows, offsets, relaxed.slopes, steps=steps)
+        self._restarts.passed += steps * len(problems)
+        self._restarts.asked[problems, constraints] = True
+        value = choice.found.value[:, 0]
+        value = value + offsets - slip(value, offsets)
+        self._narrow(max(self.closed, -float(value.min())))
+        if bool((value >= 0).all()):
+            return self._proved(bounds, "slopes")
+        self.stage = "branching"
+        search = BranchAndBound(roots, self._attempt, self.deadline)
+        if self.small:
+            search.halt = lambda: self._near
+        try:
+            status = search.run(choice, FEW_PARTS if hulls else math.inf)
+            if status == "more":
+                status = self._hulls(search, bounds, problems, constraints)
+            if status == "close" and search.halt is not None:
+                verdict = self._exactly(bounds)
+                if verdict is not None:
+                    return verdict
+                search.halt, self.stage = None, "branching"
+                status = search.resume()
+        finally:
+            self._narrow(max(self.closed, search.bound))
+        if status == "refuted":
+            return self._refuted(self.stage)
+        if status == "proved":
+            return self._proved(bounds, self.stage)
+        return self._last_resort(bounds, roots)
+
+    def _hulls(
+        self, search: BranchAndBound, bounds: Bounds, problems: Tensor, constraints: Tensor
+    ) -> str:
+        """What a search has left open, by hulls, and by going on with it; what it returns."""
+        self.stage = "hull"
+        if self._attack_long(problems[search.open], constraints[search.open]):
+            return "refuted"
+        loose = self._loose(problems)
+        for most in (FIRST_PARTS, MOST_PARTS):
+            left = search.open
+            some = left[loose[left]] if most == FIRST_PARTS else left
+            if most == MOST_PARTS and bool(loose[left].any()):
+                bounds = self._closer(bounds, problems[left])
+            if not len(some):
+                continue
+            roots = self._roots(bounds, problems[some], constraints[some])
+            hulls = HullSearch(roots, self._attempt, self.deadline, self.past, most)
+            still = hulls.run()
+            if still is None:
+                return "refuted"
+            proved = some[~torch.isin(some, some[still])]
+            search.settle(left[~torch.isin(left, proved)], hulls.reached)
+            if hulls.too_large.issuperset(problems[search.open].tolist()):
+                break
+        if len(search.open):
+            self.stage = "branching"
+        return search.resume()
+
+    def _loose(self, problems: Tensor) -> Tensor:
+        """For each of some inputs, whether hulls may still bring common tensors closer; a mask."""
+        structure = self.structure
+        read = {node.inputs[0] for node in structure.activations} - structure.single_layer
+        loose = self.verifier.memory.loose(self.query.common & read, problems)
+        found = sorted({problem for _, problem in loose})
+        return torch.isin(problems, torch.tensor(found, dtype=torch.long, device=problems.device))
+
+    def _closer(self, bounds: Bounds, problems: Tensor) -> Bounds:
+        """The bounds with what hulls make of tensors that all questions have in common."""
+        memory, query = self.verifier.memory, self.query
+        with self.deadline.shared():
+            closer_common(memory, bounds, query.common, problems)
+        prior = {node.inputs[0]: bounds.ends[node.inputs[0]] for node in self.structure.activations}
+        known = memory.recall(query)
+        closer = Bounds(
+            self.structure, self.region, self.count, known, prior, memory.lines, self.deadline
+        )
+        closer.compute(refine=False)
+        return closer
+
+    def _roots(self, bounds: Bounds, problems: Tensor, constraints: Tensor) -> Roots:
+        """Some rows of some problems, to be decided."""
+        rows = -self.query.rows[problems, constraints].unsqueeze(1)
+        return Roots(
+            bounds.select(problems), problems, rows, -self.query.offsets[problems, constraints]
+        )
+
+    def _exactly(self, bounds: Bounds) -> Verdict | None:
+        """Exact arithmetic, which is asked once; None where it cannot tell."""
+        if self._asked_exactly:
+            return None
+        self._asked_exactly = True
+        self.stage = "exact"
+        verdict = self.verifier.exact.decide(self.query.circuit, self.deadline)
+        if isinstance(verdict, Proved):
+            return self._proved(bounds, "exact")
+        if isinstance(verdict, Refuted):
+            self.found = verdict.witness
+            return self._refuted("exact")
+        return None
+
+    def _last_resort(self, bounds: Bounds, roots: Roots | None) -> Verdict:
+        """What splitting ReLUs could not close: exact arithmetic, or halving of few inputs."""
+        verdict = self._exactly(bounds)
+        if verdict is not None:
+            return verdict
+        curved = not self.structure.kinked or self.region.has_balls(2)
+        if roots is not None and curved:
+            self.stage = "halving"
+            status = Halving(roots, self._attempt, self.deadline).run()
+            if status == "refuted":
+                return self._refuted(self.stage)
+            if status == "proved":
+                return self._proved(bounds, "halving")
+        return self.undecided(NOT_TIGHT if curved else TOO_CLOSE)
+
+    def _corners(self, found: Pass, open_: Tensor) -> bool:
+        """Try the corners that the bounds of what is open point to."""
+        return self._try(self._corners_of(found, open_), open_[:, 0])
+
+    def _corners_of(self, found: Pass, open_: Tensor) -> dict[str, Tensor]:
+        problems, constraints = open_.T
+        region = self.region.select(problems)
+        return {
+            name: region.corner(name, reached[problems, constraints])
+            for name, reached in found.inputs.items()
+        }
+
+    def _attack(self, found: Pass, open_: Tensor) -> bool:
+        """Climb from the corners that the bounds point to, and from random points."""
+        verifier, query = self.verifier, self.query
+        problems, constraints = open_.T
+        corners = self._corners_of(found, open_)
+        starts_each = verifier.attack_starts if self.small else 1
+        copies = problems.repeat(starts_each)
+        starts = self._random(copies)
+        centers = middles(query.ranges, problems, [n for n in starts if n not in corners])
+        for name, first in {**centers, **corners}.items():
+            starts[name] = torch.cat([first, starts[name]])
+        steps = verifier.attack_steps if self.small else verifier.attack_steps // 2
+        everyone = torch.cat([problems, copies])
+        return self._climb(starts, everyone, constraints.repeat(starts_each + 1), steps)
+
+    def _attack_long(self, problems: Tensor, constraints: Tensor) -> bool:
+        """A longer attack on some rows, with an adaptive step size: a proof would cost far more."""
+        if not self._try(*self._restarts.attack(problems, constraints)):
+            return False
+        self.stage = "attack"
+        return True
+
+    def _random(self, problems: Tensor) -> dict[str, Tensor]:
+        generator = torch.Generator().manual_seed(self.verifier.seed)
+        return random_points(self.region, problems, generator)
+
+    def _climb(
+        self, starts: Mapping[str, Tensor], problems: Tensor, constraints: Tensor, steps: int
+    ) -> bool:
+        """Climb from starts, each for one constraint of one problem; whether there is a witness."""
+        query = self.query
+        rows = query.rows[problems, constraints].unsqueeze(1)
+        offsets = query.offsets[problems, constraints].unsqueeze(1)
+        best = climb(
+            query.graph, self.region, problems, starts, rows, offsets, steps, self.deadline
+        )
+        return bool((best.excess > 0).any()) and self._try(best.points, problems)
+
+    def _attempt(self, points: Mapping[str, Tensor], problems: Tensor) -> bool:
+        """Try what a search suggests; attack from the best of it when that is due."""
+        points, excess = self._evaluated(points, problems)
+        if self._replayed(points, problems, excess):
+            return True
+        restarts = self._restarts
+        restarts.suggest(points, problems, excess)
+        return restarts.due and self._attack_long(*restarts.asked.nonzero().T)
+
+    def _try(self, points: Mapping[str, Tensor], problems: Tensor) -> bool:
+        """Evaluate candidate points; replay those that seem to violate the claim."""
+        points, excess = self._evaluated(points, problems)
+        return self._replayed(points, problems, excess)
+
+    def _evaluated(
+        self, points: Mapping[str, Tensor], problems: Tensor
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        """Points for every input, and the excess there, [n, constraints]."""
+        query = self.query
+        missing = [name for name in query.graph.inputs if name not in points]
+        whole = {**points, **middles(query.ranges, problems, missing)}
+        return whole, excess_at(query.graph, whole, query.rows[problems], query.offsets[problems])
+
+    def _replayed(self, points: Mapping[str, Tensor], problems: Tensor, excess: Tensor) -> bool:
+        """Replay the points that seem to violate the claim, best first."""
+        worst = excess.amax(1)
+        slack = NEAR * (1 + self.query.offsets[problems].abs().amax(1))
+        self._near |= bool((worst > -slack).any())
+        order = worst.argsort(descending=True)[:REPLAYED]
+        likely = order[worst[order] > 0].tolist()
+        if not likely:
+            return False
+        candidates = [
+            candidate_at(self.verifier.encoder, self.query.circuit, points, i, int(problems[i]))
+            for i in likely
+        ]
+        replayed = self.verifier.replay.witnesses(candidates)
+        self.found = next((witness for witness in replayed if witness is not None), None)
+        return self.found is not None
