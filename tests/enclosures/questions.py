@@ -83,7 +83,7 @@ class Questions(Comparison):
 
     def verifier(self, verifier: Verifier) -> None:
         """Compare all that a verifier remembers."""
-        memory, encoder = verifier.memory, verifier.encoder
+        memory, encoder = verifier.knowledge.memory, verifier.encoder
         network = adapter.evaluated(
             encoder.network, {encoder.z: (self.points.z, self.points.z)}, len(self.points)
         )
@@ -97,11 +97,11 @@ class Questions(Comparison):
         self.by_input("memory, whole", memory.whole, common)
         started = {name: ends for name, (ends, _) in memory.started.items()}
         self.by_input("memory, started", started, common)
-        if verifier.last is not None:
-            query = verifier.last.query
+        if verifier.knowledge.last is not None:
+            query = verifier.knowledge.last.query
             before, self.circuit = self.circuit, query.circuit
             true = self.merged.nodes(query.graph, query.circuit)
-            self.by_input("known", verifier.last.ends, {**common, **true})
+            self.by_input("known", verifier.knowledge.last.ends, {**common, **true})
             self.circuit = before
 
     def verdict(self, circuit: Circuit, verdict: Verdict, more: Points | None = None) -> None:

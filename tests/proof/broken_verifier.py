@@ -143,7 +143,7 @@ def everything_inert(patch: Patch) -> None:
     old = pc.Verifier._answer
 
     def answer(self: Any, circuit: Any, deadline: Any) -> Any:
-        self.last = SimpleNamespace(bound=1.0)
+        self.knowledge.last = SimpleNamespace(bound=1.0)
         return old(self, circuit, deadline)
 
     patch.setattr(pc.Verifier, "_answer", answer)

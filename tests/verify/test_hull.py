@@ -39,7 +39,8 @@ from provable_circuits.verify.neuron_hull.presolve import Condenser
 from provable_circuits.verify.neuron_hull.presolved import Condensed, Rows
 from provable_circuits.verify.neuron_hull.proof_reuse import Outlines, Past
 from provable_circuits.verify.neuron_hull.search import HullSearch
-from provable_circuits.verify.reuse.tightening import closer_common, closer_ends, closer_second
+from provable_circuits.verify.neuron_hull.tightening import closer_ends, closer_second
+from provable_circuits.verify.reuse.tightening import closer_common
 
 FIRST, SECOND, CUBE = 7, 4, 6
 
@@ -734,7 +735,7 @@ def test_closer_ends_of_common_tensors_are_remembered() -> None:
     )
     verifier = pc.Verifier(components, claim)
     query = verifier.encoder.encode(components.full().remove(components.names[0]))
-    memory, common = verifier.memory, query.common
+    memory, common = verifier.knowledge.memory, query.common
     bounds = Bounds(Structure(query.graph, torch.device("cpu")), Region(query.ranges), 2)
     bounds.compute()
     memory.keep(bounds, common)

@@ -260,7 +260,7 @@ def test_what_circuits_leave_behind_is_limited(monkeypatch: pytest.MonkeyPatch) 
     def kept(verifier: pc.Verifier) -> int:
         for name in names[:6]:
             verifier.ask(components.full().remove(name))
-        return sum(ends[0].numel() for _, ends in verifier.memory.cut.values())
+        return sum(ends[0].numel() for _, ends in verifier.knowledge.memory.cut.values())
 
     most = kept(pc.Verifier(components, claim))
     monkeypatch.setattr(memory, "MOST_NUMBERS", 7)

@@ -134,7 +134,7 @@ def test_unfinished_work_of_other_questions_is_kept(monkeypatch: pytest.MonkeyPa
     begun = [name for name in sources if name.startswith("patch:")][-1]
     shape = (1, *query.graph[begun].shape)
     ends = (torch.full(shape, -9e9).double(), torch.full(shape, 9e9).double())
-    verifier.memory.started[begun] = (ends, torch.zeros(shape, dtype=torch.bool))
+    verifier.knowledge.memory.started[begun] = (ends, torch.zeros(shape, dtype=torch.bool))
     monkeypatch.setattr(Deadline, "passed", property(lambda _: True))
     assert verifier.ask(circuit).undecided
-    assert begun in verifier.memory.started
+    assert begun in verifier.knowledge.memory.started

@@ -151,8 +151,9 @@ def test_greedy_asked_ahead_is_greedy(patching: str, tolerance: float, seed: int
 def test_large_networks_are_left_to_single_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = dense(0)
     components = graph.components()
+    bounds = importlib.import_module("provable_circuits.verify.bounding.bounds")
+    monkeypatch.setattr(bounds, "SMALL", 0)
     verifier = pc.Verifier(components, claim_of(graph, "zero", "logit"))
-    monkeypatch.setattr(verifier, "small", False)
     assert verifier.screen(some_circuits(components, 3)) == [None] * 3
     assert verifier.suspects(some_circuits(components, 3)) == [False] * 3
 

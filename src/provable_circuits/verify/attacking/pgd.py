@@ -49,6 +49,15 @@ SINGLE_SLACK = 1e-5
 """By how much an excess of order one can be wrong in float32."""
 
 
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How hard attacks try: the seed of random starts, their number, and steps from each."""
+
+    seed: int = 0
+    steps: int = 12
+    starts: int = 2
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
     """Points [n, *shape] for every input of a merged graph, and the excess [n] at each."""

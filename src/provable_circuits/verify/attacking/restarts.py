@@ -17,14 +17,14 @@ relaxation. Only the least attack, one start for each row, is made whatever was 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from provable_circuits.verify.attacking.candidates import middles, pool_points
 from provable_circuits.verify.attacking.pgd import (
+    Effort,
     ascend,
     diverse_starts,
     excess_at,
@@ -35,9 +35,7 @@ from provable_circuits.verify.bounding.bounds import Structure
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.encoder import Query
-
-if TYPE_CHECKING:
-    from provable_circuits.verify.verifier import Verifier
+from provable_circuits.verify.verdict import Witness
 
 STARTS = 4
 """How many times as many random starts an attack has for each row as the short attack, at most."""
@@ -62,7 +60,8 @@ class Restarts:
     """The longer attacks of one question.
 
     Args:
-        verifier: whose settings and witnesses are used.
+        effort: how hard they try.
+        pool: witnesses of other circuits.
         query: the question.
         region: where the inputs of its graph range.
         structure: the structure of its graph.
@@ -71,20 +70,22 @@ class Restarts:
 
     def __init__(
         self,
-        verifier: Verifier,
+        effort: Effort,
+        pool: Sequence[Witness],
         query: Query,
         region: Region,
         structure: Structure,
         deadline: Deadline,
     ) -> None:
-        self._verifier = verifier
+        self._effort = effort
+        self._pool = pool
         self._query = query
         self._region = region
         self._structure = structure
         self._deadline = deadline
         self._next = self._first = SMALL_FIRST_NODES if structure.small else FIRST_NODES
         self._attacks = 0
-        self._rounds = rounds_of(verifier.attack_steps)
+        self._rounds = rounds_of(effort.steps)
         self.asked = torch.zeros(query.rows.shape[:2], dtype=torch.bool, device=structure.device)
         """The rows that the search decides, [problems, constraints]."""
         self.passed = 0
@@ -128,10 +129,10 @@ class Restarts:
         query = self._query
         self._next = max(self._first, AGAIN * self._deadline.spent)
         known, where = self._known(problems)
-        if self._verifier.attack_steps == 0:
+        if self._effort.steps == 0:
             return known, where
         copies = self._starts_each(len(problems), len(where))
-        generator = torch.Generator().manual_seed(self._verifier.seed + self._attacks)
+        generator = torch.Generator().manual_seed(self._effort.seed + self._attacks)
         own = problems.repeat(copies)
         outputs = query.rows.shape[2]
         diverse = diverse_starts(query.graph, self._region, own, outputs, generator)
@@ -157,7 +158,7 @@ class Restarts:
         """Diverse starts for each of so many rows: as many as what was spent allows for."""
         allowed = self.passed + PASSES * self._deadline.spent - self.gradients
         room = MOST_NUMBERS // (rows * self._structure.largest)
-        most = max(1, min(STARTS * self._verifier.attack_starts, room))
+        most = max(1, min(STARTS * self._effort.starts, room))
         counts = range(1, most + 1)
         fits = [n for n in counts if gradients_of(known + n * rows, self._rounds) <= allowed]
         return max(fits, default=1)
@@ -165,7 +166,7 @@ class Restarts:
     def _known(self, problems: Tensor) -> tuple[dict[str, Tensor], Tensor]:
         """Points to start from: those that bounds suggested, and the latest witnesses."""
         asked = set(problems.tolist())
-        pool = [witness for witness in self._verifier.pool if witness.index in asked][-POOLED:]
+        pool = [witness for witness in self._pool if witness.index in asked][-POOLED:]
         where = torch.tensor([w.index for w in pool], dtype=torch.long, device=problems.device)
         points = pool_points(self._query, pool) if pool else {}
         ranges = self._query.ranges

@@ -31,8 +31,8 @@ from provable_circuits.verify.neuron_hull.subdomains import (
     Parts,
     moving_units,
 )
+from provable_circuits.verify.neuron_hull.tightening import closer_second
 from provable_circuits.verify.neuron_hull.tree import Ground, Tree, WitnessFound
-from provable_circuits.verify.reuse.tightening import closer_second
 
 FIRST_PARTS, MOST_PARTS = 64, 2**14
 """Parts of a row after which it is given up: at first, and in the end."""

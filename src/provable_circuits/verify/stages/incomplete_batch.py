@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -30,10 +29,9 @@ from provable_circuits.verify.bounding.root_problems import slip
 from provable_circuits.verify.branching.batched_splits import Patience, split_rows
 from provable_circuits.verify.deadline import Deadline, OutOfTime
 from provable_circuits.verify.encoding.batched import Together, encode_together
+from provable_circuits.verify.stages.context import Context
+from provable_circuits.verify.stages.preparation import common_bounds
 from provable_circuits.verify.verdict import Proved, Refuted, Verdict
-
-if TYPE_CHECKING:
-    from provable_circuits.verify.verifier import Verifier
 
 TOGETHER = 64
 """Circuits bounded at once, at most."""
@@ -64,8 +62,8 @@ class Batch:
 class Screen:
     """Gives cheap answers about many circuits of one verifier."""
 
-    def __init__(self, verifier: Verifier) -> None:
-        self.verifier = verifier
+    def __init__(self, context: Context) -> None:
+        self.context = context
         self._splitting = Patience()
         self._left: dict[int, tuple[Batch, int]] = {}
         """By the bits of a circuit that the last screening left open, where it is."""
@@ -74,7 +72,7 @@ class Screen:
         """A verdict for each circuit that the cheap stages decide."""
         found: list[Verdict | None] = [None] * len(circuits)
         self.forget()
-        if not self.verifier.small or not circuits:
+        if not self.context.batches or not circuits:
             return found
         likely = self._broken(circuits)
         try:
@@ -82,7 +80,7 @@ class Screen:
                 circuits, [i for i in range(len(circuits)) if i not in likely]
             ):
                 deadline.check()
-                together = encode_together(self.verifier.encoder, [circuits[i] for i in group])
+                together = encode_together(self.context.encoder, [circuits[i] for i in group])
                 self._bound(together, group, found, likely, deadline)
         except OutOfTime:
             pass
@@ -111,24 +109,24 @@ class Screen:
 
     def broken(self, circuits: Sequence[Circuit]) -> list[bool]:
         """Which circuits an earlier witness seems to break."""
-        likely = self._broken(circuits) if self.verifier.small and circuits else {}
+        likely = self._broken(circuits) if self.context.batches and circuits else {}
         return [i in likely for i in range(len(circuits))]
 
     def suspects(self, circuits: Sequence[Circuit]) -> list[bool]:
         """Which circuits seem to be broken: by an earlier witness, or by one step of an attack."""
-        if not self.verifier.small or not circuits:
+        if not self.context.batches or not circuits:
             return [False] * len(circuits)
         likely = self._broken(circuits)
         attacked: Likely = {}
         for group in self._groups(circuits, [i for i in range(len(circuits)) if i not in likely]):
-            together = encode_together(self.verifier.encoder, [circuits[i] for i in group])
+            together = encode_together(self.context.encoder, [circuits[i] for i in group])
             self._step(together, group, attacked)
         self._replayed(attacked)
         return [i in likely or i in attacked for i in range(len(circuits))]
 
     def _groups(self, circuits: Sequence[Circuit], which: Sequence[int]) -> list[list[int]]:
         """Circuits by the sites that they remove from; the network itself is left out."""
-        sites = self.verifier.components.sites
+        sites = self.context.encoder.components.sites
         spans = [((1 << len(site.components)) - 1) << site.start for site in sites]
         groups: dict[tuple[bool, ...], list[int]] = {}
         for i in which:
@@ -143,16 +141,16 @@ class Screen:
 
     def _broken(self, circuits: Sequence[Circuit]) -> Likely:
         """Circuits that exceed the metric at an earlier witness, by plain runs."""
-        verifier = self.verifier
-        components, hull = verifier.components, isinstance(verifier.claim.patching, IntervalHull)
-        pool = [w for w in verifier.pool if not hull or w.patch_values is not None]
+        context = self.context
+        components, patching = context.encoder.components, context.encoder.claim.patching
+        hull = isinstance(patching, IntervalHull)
+        pool = [w for w in context.knowledge.pool if not hull or w.patch_values is not None]
         if not pool:
             return {}
         z = torch.stack([witness.z for witness in pool]).double()
-        patching = verifier.claim.patching
         patches: dict[str, Tensor]
         if isinstance(patching, FixedPatching):
-            patches = dict(verifier.encoder.fixed)
+            patches = dict(context.encoder.fixed)
         elif isinstance(patching, IntervalHull):
             values = [w.patch_values or {} for w in pool]
             patches = {
@@ -166,8 +164,8 @@ class Screen:
         outputs = components.run(circuits, z, patches)
         reference = torch.stack([witness.reference for witness in pool]).double()
         index = torch.tensor([witness.index for witness in pool])
-        y = verifier.replay.compared(reference.expand(outputs.shape), outputs)
-        specification = verifier.encoder.specification
+        y = context.replay.compared(reference.expand(outputs.shape), outputs)
+        specification = context.encoder.specification
         rows, offsets = specification.rows[index], specification.offsets[index]
         excess = ((rows @ y.unsqueeze(3)).squeeze(3) + offsets).amax(2)
         worst, place = excess.max(1)
@@ -186,12 +184,12 @@ class Screen:
         if not likely:
             return {}
         found = {}
-        witnesses = self.verifier.replay.witnesses([candidate for candidate, _ in likely.values()])
+        witnesses = self.context.replay.witnesses([candidate for candidate, _ in likely.values()])
         for (i, (_, stage)), witness in zip(likely.items(), witnesses, strict=True):
             if witness is not None:
                 found[i] = Refuted(witness, stage)
                 if stage != "pool":
-                    self.verifier.remember(witness)
+                    self.context.knowledge.remember(witness)
         return found
 
     def _bound(
@@ -203,13 +201,13 @@ class Screen:
         deadline: Deadline,
     ) -> None:
         """Linear bounds of a group, and the corners that they point to."""
-        verifier = self.verifier
+        context = self.context
         self._prepare(together, deadline)
-        memory = verifier.memory
+        memory = context.knowledge.memory
         graph, region = together.graph, Region(together.ranges)
         whole = {name: ends for name, ends in memory.whole.items() if name in graph}
         bounds = Bounds(
-            Structure(graph, verifier.device),
+            Structure(graph, context.device),
             region,
             len(together.rows),
             picked_all(whole, together.inputs),
@@ -227,7 +225,7 @@ class Screen:
         least = value.unflatten(0, (len(group), -1)).flatten(1).amin(1).tolist()
         for i, reached in zip(group, least, strict=True):
             if reached >= 0:
-                found[i] = Proved(verifier.encoder.specification.at_most(-reached), "linear")
+                found[i] = Proved(context.encoder.specification.at_most(-reached), "linear")
         if min(least) >= 0:
             return
         row = value.argmin(1)
@@ -248,7 +246,7 @@ class Screen:
         size = len(together.circuits)
         wanted = torch.zeros(size, dtype=torch.bool)
         wanted[list(some)] = True
-        each = wanted.repeat_interleave(self.verifier.encoder.count).unsqueeze(1)
+        each = wanted.repeat_interleave(self.context.encoder.count).unsqueeze(1)
         rows = (~(value >= 0) & each.to(value.device)).nonzero()
         problems, constraints = rows[split_rows(together, batch.bounds, rows, deadline)].T
         settled = value.clone()
@@ -256,7 +254,7 @@ class Screen:
         least = settled.unflatten(0, (size, -1)).flatten(1).amin(1).tolist()
         for c in some:
             if least[c] >= 0:
-                bound = self.verifier.encoder.specification.at_most(-least[c])
+                bound = self.context.encoder.specification.at_most(-least[c])
                 batch.proved[c] = Proved(bound, "splitting")
 
     def _step(self, together: Together, group: list[int], likely: Likely) -> None:
@@ -268,15 +266,15 @@ class Screen:
 
     def _prepare(self, together: Together, deadline: Deadline) -> None:
         """Bound the tensors that all circuits have in common, unless that was done before."""
-        verifier, names = self.verifier, together.common
+        context, names = self.context, together.common
         graph = together.graph
         inner = [n for n in graph.nodes if n.name in names]
-        if all(n.name in verifier.memory.whole or n.name in graph.inputs for n in inner):
+        if all(n.name in context.knowledge.memory.whole or n.name in graph.inputs for n in inner):
             return
         inputs = [node.name for node in inner if node.name in graph.inputs]
-        first = torch.arange(verifier.encoder.count)
+        first = torch.arange(context.encoder.count)
         ranges = Region({name: together.ranges[name] for name in inputs}).select(first)
-        verifier.common_bounds(Graph(inner, inputs, [inner[-1].name]), ranges, deadline)
+        common_bounds(context, Graph(inner, inputs, [inner[-1].name]), ranges, deadline)
 
     def _note(
         self,
@@ -288,7 +286,7 @@ class Screen:
         found: Sequence[Verdict | None] = (),
     ) -> None:
         """Evaluate a point for every problem; note the worst of each circuit still open."""
-        encoder = self.verifier.encoder
+        encoder = self.context.encoder
         everyone = torch.arange(len(together.rows), device=together.rows.device)
         missing = [name for name in together.graph.inputs if name not in points]
         points = {**points, **middles(together.ranges, everyone, missing)}

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -45,10 +44,8 @@ from provable_circuits.verify.neuron_hull.search import (
 )
 from provable_circuits.verify.reuse.memory import expanded, moved
 from provable_circuits.verify.reuse.tightening import closer_common
+from provable_circuits.verify.stages.context import Context
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
-
-if TYPE_CHECKING:
-    from provable_circuits.verify.verifier import Verifier
 
 CPU = torch.device("cpu")
 
@@ -72,24 +69,22 @@ class Question:
     """Decides one query.
 
     Args:
-        verifier: what is prepared and remembered for all circuits.
+        context: what is prepared and remembered for all circuits.
         query: the query.
         settled: for each input of the claim, whether it is known to hold there already.
         deadline: when to stop.
     """
 
-    def __init__(
-        self, verifier: Verifier, query: Query, settled: Tensor, deadline: Deadline
-    ) -> None:
-        self.verifier = verifier
-        self.query = query = query.to(verifier.device)
-        self.settled = settled.to(verifier.device)
+    def __init__(self, context: Context, query: Query, settled: Tensor, deadline: Deadline) -> None:
+        self.context, self.knowledge = context, context.knowledge
+        self.query = query = query.to(context.device)
+        self.settled = settled.to(context.device)
         self.deadline = deadline
-        self.structure = Structure(query.graph, verifier.device)
+        self.structure = Structure(query.graph, context.device)
         self.region = Region(query.ranges)
         self.count = query.rows.shape[0]
         self.found: Witness | None = None
-        self.past = Past(verifier.memory.outlines, query)
+        self.past = Past(self.knowledge.memory.outlines, query)
         self.small = self.structure.small
         self.stage = "linear"
         self.bound = math.inf
@@ -99,14 +94,16 @@ class Question:
         self._near = False
         """Whether a candidate was so close to the threshold that rounding decides."""
         self._asked_exactly = False
-        self._restarts = Restarts(verifier, query, self.region, self.structure, deadline)
+        self._restarts = Restarts(
+            context.effort, self.knowledge.pool, query, self.region, self.structure, deadline
+        )
 
     def answer(self) -> Verdict:
         """Prove, refute, or say why neither."""
         if self._pool():
             return self._refuted("pool")
-        last = self.verifier.last
-        derive = self.verifier.reuse and not self.small and last is not None
+        last = self.knowledge.last
+        derive = self.context.reuse and not self.small and last is not None
         quick = derive and last is not None and self.query.circuit <= last.circuit
         bounds = self._bounds(quick)
         first, open_ = self._linear(bounds)
@@ -137,35 +134,35 @@ class Question:
         bound = float(self.query.offsets.max())
         if not bound <= 0:
             return None
-        return Proved(self.verifier.encoder.specification.at_most(bound), "identical")
+        return Proved(self.context.encoder.specification.at_most(bound), "identical")
 
     def _proved(self, bounds: Bounds, stage: str) -> Verdict:
-        verifier = self.verifier
-        bound = verifier.encoder.specification.at_most(min(self.bound, 0.0))
-        if verifier.last is not None and bool(self.settled.any()):
-            bound = max(bound, verifier.last.bound)
+        knowledge = self.knowledge
+        bound = self.context.encoder.specification.at_most(min(self.bound, 0.0))
+        if knowledge.last is not None and bool(self.settled.any()):
+            bound = max(bound, knowledge.last.bound)
         known = {name: moved(pair, CPU) for name, pair in bounds.ends.items()}
         self.past.keep()
-        verifier.last = Known(self.query.circuit, self.query, known, bound)
+        knowledge.last = Known(self.query.circuit, self.query, known, bound)
         return Proved(bound, stage)
 
     def _refuted(self, stage: str) -> Verdict:
         if self.found is None:
             raise RuntimeError("a refutation without a witness")
         if stage != "pool":
-            self.verifier.remember(self.found)
+            self.knowledge.remember(self.found)
         return Refuted(self.found, stage)
 
     def undecided(self, reason: str) -> Undecided:
         """Neither was shown; the bound says how far it got."""
-        specification = self.verifier.encoder.specification
+        specification = self.context.encoder.specification
         return Undecided(reason, self.stage, specification.at_most(max(self.bound, 0.0)))
 
     # --- stages ---------------------------------------------------------------------------------
 
     def _pool(self) -> bool:
         """Earlier witnesses, latest first."""
-        pool = self.verifier.pool
+        pool = self.knowledge.pool
         if not pool or not self.query.ranges:
             return False
         problems = torch.tensor([witness.index for witness in pool], device=self.structure.device)
@@ -177,11 +174,11 @@ class Question:
         ``quick`` leaves the circuit's own tensors with what is derived; those that all questions
         have in common are bounded well once.
         """
-        last, query, memory = self.verifier.last, self.query, self.verifier.memory
+        last, query, memory = self.knowledge.last, self.query, self.knowledge.memory
         prior = {name: ends for name, (ends, _) in memory.started.items() if name in query.graph}
         if quick and last is not None:
-            derived = self.verifier.difference.enclosures(last, query)
-            prior |= {name: moved(ends, self.verifier.device) for name, ends in derived.items()}
+            derived = self.context.differential.enclosures(last, query)
+            prior |= {name: moved(ends, self.context.device) for name, ends in derived.items()}
         bounds = Bounds(
             self.structure,
             self.region,
@@ -260,7 +257,7 @@ class Question:
             self.count,
             known,
             prior,
-            self.verifier.memory.lines,
+            self.knowledge.memory.lines,
             self.deadline,
         )
         sharper.compute(refine=False)
@@ -340,13 +337,13 @@ class Question:
         """For each of some inputs, whether hulls may still bring common tensors closer; a mask."""
         structure = self.structure
         read = {node.inputs[0] for node in structure.activations} - structure.single_layer
-        loose = self.verifier.memory.loose(self.query.common & read, problems)
+        loose = self.knowledge.memory.loose(self.query.common & read, problems)
         found = sorted({problem for _, problem in loose})
         return torch.isin(problems, torch.tensor(found, dtype=torch.long, device=problems.device))
 
     def _closer(self, bounds: Bounds, problems: Tensor) -> Bounds:
         """The bounds with what hulls make of tensors that all questions have in common."""
-        memory, query = self.verifier.memory, self.query
+        memory, query = self.knowledge.memory, self.query
         with self.deadline.shared():
             closer_common(memory, bounds, query.common, problems)
         prior = {node.inputs[0]: bounds.ends[node.inputs[0]] for node in self.structure.activations}
@@ -370,7 +367,7 @@ class Question:
             return None
         self._asked_exactly = True
         self.stage = "exact"
-        verdict = self.verifier.exact.decide(self.query.circuit, self.deadline)
+        verdict = self.context.exact.decide(self.query.circuit, self.deadline)
         if isinstance(verdict, Proved):
             return self._proved(bounds, "exact")
         if isinstance(verdict, Refuted):
@@ -407,16 +404,17 @@ class Question:
 
     def _attack(self, found: Pass, open_: Tensor) -> bool:
         """Climb from the corners that the bounds point to, and from random points."""
-        verifier, query = self.verifier, self.query
+        effort = self.context.effort
+        query = self.query
         problems, constraints = open_.T
         corners = self._corners_of(found, open_)
-        starts_each = verifier.attack_starts if self.small else 1
+        starts_each = effort.starts if self.small else 1
         copies = problems.repeat(starts_each)
         starts = self._random(copies)
         centers = middles(query.ranges, problems, [n for n in starts if n not in corners])
         for name, first in {**centers, **corners}.items():
             starts[name] = torch.cat([first, starts[name]])
-        steps = verifier.attack_steps if self.small else verifier.attack_steps // 2
+        steps = effort.steps if self.small else effort.steps // 2
         everyone = torch.cat([problems, copies])
         return self._climb(starts, everyone, constraints.repeat(starts_each + 1), steps)
 
@@ -428,7 +426,7 @@ class Question:
         return True
 
     def _random(self, problems: Tensor) -> dict[str, Tensor]:
-        generator = torch.Generator().manual_seed(self.verifier.seed)
+        generator = torch.Generator().manual_seed(self.context.effort.seed)
         return random_points(self.region, problems, generator)
 
     def _climb(
@@ -476,9 +474,9 @@ class Question:
         if not likely:
             return False
         candidates = [
-            candidate_at(self.verifier.encoder, self.query.circuit, points, i, int(problems[i]))
+            candidate_at(self.context.encoder, self.query.circuit, points, i, int(problems[i]))
             for i in likely
         ]
-        replayed = self.verifier.replay.witnesses(candidates)
+        replayed = self.context.replay.witnesses(candidates)
         self.found = next((witness for witness in replayed if witness is not None), None)
         return self.found is not None
