@@ -1,19 +1,19 @@
 """One question on its way through the stages: cheap answers first, rigorous ones only.
 
-    the same function -> pool of earlier witnesses -> backward linear bounds -> corners the bounds
-    point to -> gradient attack -> optimised slopes -> branch and bound on ReLUs, with hulls of
-    their layers where networks are large -> exact arithmetic, or halving of the inputs, where those
-    can tell more
+    pool of earlier witnesses -> backward linear bounds (CROWN, or differential bounds) -> corners
+    that the bounds point to -> PGD -> optimised alpha -> branch and bound on ReLUs -> neuron hulls
+    where networks are large -> rational arithmetic, or input splits, where those can tell more
 
-A stage either answers or hands on what it learnt. Before hulls, and during a search whenever it has
-bounded several times as many nodes as at the last time, a longer attack is made, also from the
-points that the bounds of the search suggest. Its work is a share of the search's, by count.
+``PIPELINE``, at the end of this file, is the list. A stage either answers or leaves what it learnt.
+Before neuron hulls, and during a search whenever it has bounded several times as many nodes as at
+the last time, a longer attack is made, also from the points that the bounds of the search suggest.
+Its work is a share of the search's, by count.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from provable_circuits.network.ops import Constant
 from provable_circuits.verify.attacking.candidates import candidate_at, middles, pool_points
 from provable_circuits.verify.attacking.pgd import climb, excess_at, random_points
 from provable_circuits.verify.attacking.restarts import Restarts
-from provable_circuits.verify.bounding.alpha import optimise
+from provable_circuits.verify.bounding.alpha import Choice, optimise
 from provable_circuits.verify.bounding.bounds import Bounds, Structure, picked
 from provable_circuits.verify.bounding.crown import Pass
 from provable_circuits.verify.bounding.differential import Known
@@ -49,8 +49,8 @@ from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict
 
 CPU = torch.device("cpu")
 
-SHARES = (0.8, 1.0)
-"""Shares of the relaxation's costs that are refined, one after the other, where that is dear."""
+COSTLIEST = 0.8
+"""The share of the relaxation's costs whose units are tightened before an attack."""
 
 FEW_PARTS = 16
 """Parts of a large network after which hulls are tried."""
@@ -91,6 +91,21 @@ class Question:
         """A rigorous upper bound of the rows' excess, so far."""
         self.closed = -math.inf
         """The same of the rows that linear bounds closed."""
+        self.bounds: Bounds
+        """Bounds of every tensor, once a stage has computed them."""
+        self.passed: Pass
+        """The backward pass of the specification."""
+        self.open: Tensor
+        """The objectives that it leaves open, [n, 2]: input of the claim, and constraint."""
+        self.roots: Roots | None = None
+        self.search: BranchAndBound | None = None
+        self._choice: Choice | None = None
+        self._status = ""
+        last = self.knowledge.last
+        self.quick = (
+            context.reuse and not self.small and last is not None and query.circuit <= last.circuit
+        )
+        """Whether bounds are derived from those of the circuit that was proved last."""
         self._near = False
         """Whether a candidate was so close to the threshold that rounding decides."""
         self._asked_exactly = False
@@ -99,31 +114,12 @@ class Question:
         )
 
     def answer(self) -> Verdict:
-        """Prove, refute, or say why neither."""
-        if self._pool():
-            return self._refuted("pool")
-        last = self.knowledge.last
-        derive = self.context.reuse and not self.small and last is not None
-        quick = derive and last is not None and self.query.circuit <= last.circuit
-        bounds = self._bounds(quick)
-        first, open_ = self._linear(bounds)
-        if not len(open_):
-            return self._proved(bounds, "difference" if quick else "linear")
-        if self._corners(first, open_):
-            return self._refuted("corner")
-        if not self.query.ranges:
-            return self._last_resort(bounds, None)
-        for place, share in enumerate(SHARES if quick else ()):
-            self.stage = "refining"
-            bounds = self._sharpen(bounds, first, open_, share)
-            first, open_ = self._linear(bounds)
-            if not len(open_):
-                return self._proved(bounds, "linear")
-            if place == 0 and self._attack(first, open_):
-                return self._refuted("attack")
-        if not quick and self._attack(first, open_):
-            return self._refuted("attack")
-        return self._search(bounds, *open_.T)
+        """Prove, refute, or say why neither: the stages of ``PIPELINE``, one after the other."""
+        for stage in PIPELINE:
+            verdict = stage(self)
+            if verdict is not None:
+                return verdict
+        return self.undecided(NOT_TIGHT if self._curved else TOO_CLOSE)
 
     def identical(self) -> Proved | None:
         """A proof for the network itself, where the claim compares the circuit with it: no work."""
@@ -136,12 +132,12 @@ class Question:
             return None
         return Proved(self.context.encoder.specification.at_most(bound), "identical")
 
-    def _proved(self, bounds: Bounds, stage: str) -> Verdict:
+    def _proved(self, stage: str) -> Verdict:
         knowledge = self.knowledge
         bound = self.context.encoder.specification.at_most(min(self.bound, 0.0))
         if knowledge.last is not None and bool(self.settled.any()):
             bound = max(bound, knowledge.last.bound)
-        known = {name: moved(pair, CPU) for name, pair in bounds.ends.items()}
+        known = {name: moved(pair, CPU) for name, pair in self.bounds.ends.items()}
         self.past.keep()
         knowledge.last = Known(self.query.circuit, self.query, known, bound)
         return Proved(bound, stage)
@@ -160,13 +156,140 @@ class Question:
 
     # --- stages ---------------------------------------------------------------------------------
 
-    def _pool(self) -> bool:
+    def pool(self) -> Verdict | None:
         """Earlier witnesses, latest first."""
         pool = self.knowledge.pool
         if not pool or not self.query.ranges:
-            return False
+            return None
         problems = torch.tensor([witness.index for witness in pool], device=self.structure.device)
-        return self._try(pool_points(self.query, pool), problems)
+        return self._refuted("pool") if self._try(pool_points(self.query, pool), problems) else None
+
+    def linear_bounds(self) -> Verdict | None:
+        """Backward linear bounds; where a proof can be built on, with differential bounds below."""
+        self.bounds = self._bounds(self.quick)
+        return self._closed_by_bounds("difference" if self.quick else "linear")
+
+    def corners(self) -> Verdict | None:
+        """The corners that the bounds of what is open point to."""
+        points = self._corners_of(self.passed, self.open)
+        return self._refuted("corner") if self._try(points, self.open[:, 0]) else None
+
+    def tighten_costliest(self) -> Verdict | None:
+        """Intermediate bounds of the costliest units, where they were derived so far."""
+        return self._tighten(COSTLIEST) if self.quick and self.query.ranges else None
+
+    def attack(self) -> Verdict | None:
+        """A short PGD attack."""
+        if not self.query.ranges:
+            return None
+        return self._refuted("attack") if self._attack(self.passed, self.open) else None
+
+    def tighten_all(self) -> Verdict | None:
+        """Intermediate bounds of the other units."""
+        return self._tighten(1.0) if self.quick and self.query.ranges else None
+
+    def optimise_alpha(self) -> Verdict | None:
+        """Bounds with optimised alpha, for all open objectives together."""
+        if not self.query.ranges:
+            return None
+        self.stage = "slopes"
+        problems, constraints = self.open.T
+        self.roots = roots = self._roots(self.bounds, problems, constraints)
+        offsets = roots.offsets
+        relaxed = Relaxed.whole(roots.bounds, Units(roots.bounds))
+        steps = 4 if self.small else 20
+        choice = optimise(relaxed, roots.start, roots.rows, offsets, relaxed.slopes, steps=steps)
+        self._restarts.passed += steps * len(problems)
+        self._restarts.asked[problems, constraints] = True
+        value = choice.found.value[:, 0]
+        value = value + offsets - slip(value, offsets)
+        self._narrow(max(self.closed, -float(value.min())))
+        if bool((value >= 0).all()):
+            return self._proved("slopes")
+        self._choice = choice
+        return None
+
+    def branch(self) -> Verdict | None:
+        """Branch and bound: until it is decided, or as long as it pays before neuron hulls."""
+        if self.roots is None or self._choice is None:
+            return None
+        self.stage = "branching"
+        self.search = search = BranchAndBound(self.roots, self._attempt, self.deadline)
+        if self.small:
+            search.halt = lambda: self._near
+        hulls = not self.small and has_hulls(self.structure, self.region)
+        choice, most = self._choice, FEW_PARTS if hulls else math.inf
+        return self._after(lambda: search.run(choice, most))
+
+    def neuron_hulls(self) -> Verdict | None:
+        """What the tree leaves open once it is large: neuron hulls, then more of the tree."""
+        search = self.search
+        if search is None or self._status != "more":
+            return None
+        return self._after(lambda: self._hulls(search))
+
+    def exact_when_near(self) -> Verdict | None:
+        """Rational arithmetic where candidates all but reach the threshold; or the tree goes on."""
+        search = self.search
+        if search is None or self._status != "close" or search.halt is None:
+            return None
+        verdict = self.exactly()
+        if verdict is not None:
+            return verdict
+        search.halt, self.stage = None, "branching"
+        return self._after(search.resume)
+
+    def exactly(self) -> Verdict | None:
+        """Rational arithmetic, which is asked once; None where it cannot tell."""
+        if self._asked_exactly:
+            return None
+        self._asked_exactly = True
+        self.stage = "exact"
+        verdict = self.context.exact.decide(self.query.circuit, self.deadline)
+        if isinstance(verdict, Proved):
+            return self._proved("exact")
+        if isinstance(verdict, Refuted):
+            self.found = verdict.witness
+            return self._refuted("exact")
+        return None
+
+    def split_inputs(self) -> Verdict | None:
+        """Input splits, where activations or balls are curved and ReLU splits do not suffice."""
+        if self.roots is None or not self._curved:
+            return None
+        self.stage = "halving"
+        status = Halving(self.roots, self._attempt, self.deadline).run()
+        if status == "refuted":
+            return self._refuted(self.stage)
+        return self._proved("halving") if status == "proved" else None
+
+    # --- what the stages are made of ------------------------------------------------------------
+
+    @property
+    def _curved(self) -> bool:
+        return not self.structure.kinked or self.region.has_balls(2)
+
+    def _closed_by_bounds(self, stage: str) -> Verdict | None:
+        """One backward pass for the whole specification; a proof if it leaves nothing open."""
+        self.passed, self.open = self._linear(self.bounds)
+        return None if len(self.open) else self._proved(stage)
+
+    def _tighten(self, share: float) -> Verdict | None:
+        self.stage = "refining"
+        self.bounds = self._sharpen(self.bounds, self.passed, self.open, share)
+        return self._closed_by_bounds("linear")
+
+    def _after(self, step: Callable[[], str]) -> Verdict | None:
+        """What a step of the tree shows; its bound counts whatever ends it."""
+        search = self.search
+        try:
+            self._status = step()
+        finally:
+            if search is not None:
+                self._narrow(max(self.closed, search.bound))
+        if self._status == "refuted":
+            return self._refuted(self.stage)
+        return self._proved(self.stage) if self._status == "proved" else None
 
     def _bounds(self, quick: bool) -> Bounds:
         """Enclosures of every tensor: remembered, derived from the last proof's, or computed.
@@ -263,53 +386,10 @@ class Question:
         sharper.compute(refine=False)
         return sharper
 
-    def _search(self, bounds: Bounds, problems: Tensor, constraints: Tensor) -> Verdict:
-        """Optimised slopes, then branch and bound, for all open rows together.
-
-        Where hulls can be had, they follow as soon as the tree of parts gets large; it is grown
-        further for the rows that they leave open.
-        """
-        hulls = not self.small and has_hulls(self.structure, self.region)
-        self.stage = "slopes"
-        roots = self._roots(bounds, problems, constraints)
-        offsets = roots.offsets
-        relaxed = Relaxed.whole(roots.bounds, Units(roots.bounds))
-        steps = 4 if self.small else 20
-        choice = optimise(relaxed, roots.start, roots.rows, offsets, relaxed.slopes, steps=steps)
-        self._restarts.passed += steps * len(problems)
-        self._restarts.asked[problems, constraints] = True
-        value = choice.found.value[:, 0]
-        value = value + offsets - slip(value, offsets)
-        self._narrow(max(self.closed, -float(value.min())))
-        if bool((value >= 0).all()):
-            return self._proved(bounds, "slopes")
-        self.stage = "branching"
-        search = BranchAndBound(roots, self._attempt, self.deadline)
-        if self.small:
-            search.halt = lambda: self._near
-        try:
-            status = search.run(choice, FEW_PARTS if hulls else math.inf)
-            if status == "more":
-                status = self._hulls(search, bounds, problems, constraints)
-            if status == "close" and search.halt is not None:
-                verdict = self._exactly(bounds)
-                if verdict is not None:
-                    return verdict
-                search.halt, self.stage = None, "branching"
-                status = search.resume()
-        finally:
-            self._narrow(max(self.closed, search.bound))
-        if status == "refuted":
-            return self._refuted(self.stage)
-        if status == "proved":
-            return self._proved(bounds, self.stage)
-        return self._last_resort(bounds, roots)
-
-    def _hulls(
-        self, search: BranchAndBound, bounds: Bounds, problems: Tensor, constraints: Tensor
-    ) -> str:
+    def _hulls(self, search: BranchAndBound) -> str:
         """What a search has left open, by hulls, and by going on with it; what it returns."""
         self.stage = "hull"
+        bounds, (problems, constraints) = self.bounds, self.open.T
         if self._attack_long(problems[search.open], constraints[search.open]):
             return "refuted"
         loose = self._loose(problems)
@@ -360,39 +440,6 @@ class Question:
         return Roots(
             bounds.select(problems), problems, rows, -self.query.offsets[problems, constraints]
         )
-
-    def _exactly(self, bounds: Bounds) -> Verdict | None:
-        """Exact arithmetic, which is asked once; None where it cannot tell."""
-        if self._asked_exactly:
-            return None
-        self._asked_exactly = True
-        self.stage = "exact"
-        verdict = self.context.exact.decide(self.query.circuit, self.deadline)
-        if isinstance(verdict, Proved):
-            return self._proved(bounds, "exact")
-        if isinstance(verdict, Refuted):
-            self.found = verdict.witness
-            return self._refuted("exact")
-        return None
-
-    def _last_resort(self, bounds: Bounds, roots: Roots | None) -> Verdict:
-        """What splitting ReLUs could not close: exact arithmetic, or halving of few inputs."""
-        verdict = self._exactly(bounds)
-        if verdict is not None:
-            return verdict
-        curved = not self.structure.kinked or self.region.has_balls(2)
-        if roots is not None and curved:
-            self.stage = "halving"
-            status = Halving(roots, self._attempt, self.deadline).run()
-            if status == "refuted":
-                return self._refuted(self.stage)
-            if status == "proved":
-                return self._proved(bounds, "halving")
-        return self.undecided(NOT_TIGHT if curved else TOO_CLOSE)
-
-    def _corners(self, found: Pass, open_: Tensor) -> bool:
-        """Try the corners that the bounds of what is open point to."""
-        return self._try(self._corners_of(found, open_), open_[:, 0])
 
     def _corners_of(self, found: Pass, open_: Tensor) -> dict[str, Tensor]:
         problems, constraints = open_.T
@@ -480,3 +527,20 @@ class Question:
         replayed = self.context.replay.witnesses(candidates)
         self.found = next((witness for witness in replayed if witness is not None), None)
         return self.found is not None
+
+
+PIPELINE: tuple[Callable[[Question], Verdict | None], ...] = (
+    Question.pool,
+    Question.linear_bounds,
+    Question.corners,
+    Question.tighten_costliest,
+    Question.attack,
+    Question.tighten_all,
+    Question.optimise_alpha,
+    Question.branch,
+    Question.neuron_hulls,
+    Question.exact_when_near,
+    Question.exactly,
+    Question.split_inputs,
+)
+"""The stages in order: each answers, or leaves what it learnt to the next ones."""
