@@ -18,8 +18,8 @@ from tests.enclosures.truth import SLACK, Points, Truth
 from torch import Tensor
 
 from provable_circuits.rounding import Interval
-from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
-from provable_circuits.verify.branching.subdomains import Parts
+from provable_circuits.verify.branching.branch_and_bound.branch_and_bound import BranchAndBound
+from provable_circuits.verify.branching.branch_and_bound.subdomains import Parts
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,8 +23,8 @@ from provable_circuits.rounding import InconsistentBoundsError, Interval
 from provable_circuits.verify.bounding.bounds import Bounds
 from provable_circuits.verify.bounding.differential import Difference, Known
 from provable_circuits.verify.bounding.redundant import Inert
-from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
-from provable_circuits.verify.branching.subdomains import Parts
+from provable_circuits.verify.branching.branch_and_bound.branch_and_bound import BranchAndBound
+from provable_circuits.verify.branching.branch_and_bound.subdomains import Parts
 from provable_circuits.verify.encoding.batched import Together
 from provable_circuits.verify.encoding.encoder import Encoder, Query
 from provable_circuits.verify.neuron_hull.search import HullSearch

@@ -19,8 +19,8 @@ from provable_circuits.verify.bounding.differential import Difference
 from provable_circuits.verify.bounding.redundant import Inert
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.bounding.relaxation import Lines
-from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
-from provable_circuits.verify.branching.subdomains import Parts
+from provable_circuits.verify.branching.branch_and_bound.branch_and_bound import BranchAndBound
+from provable_circuits.verify.branching.branch_and_bound.subdomains import Parts
 from provable_circuits.verify.stages.incomplete_batch import Screen
 
 Patch = pytest.MonkeyPatch

@@ -97,7 +97,7 @@ def test_work_that_the_limit_cut_short_is_kept(
 
 
 def test_memory_that_does_not_suffice_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    branching = importlib.import_module("provable_circuits.verify.branching.branch_and_bound")
+    branching = importlib.import_module("provable_circuits.verify.branching.branch_and_bound.branch_and_bound")
     graph = pools()
     circuit, claim = hard(graph)
     refused = _refusing(RuntimeError("[enforce fail] can't allocate memory"))

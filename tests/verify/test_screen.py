@@ -15,7 +15,7 @@ import provable_circuits as pc
 from provable_circuits.discover.algorithms.greedy import greedy
 from provable_circuits.discover.predicates.predicate import Decided
 from provable_circuits.network.execution import evaluate
-from provable_circuits.verify.branching.batched_splits import Patience
+from provable_circuits.verify.branching.branch_and_bound.batched_splits import Patience
 from provable_circuits.verify.encoding.batched import Gate, encode_together
 
 screen_room = importlib.import_module("provable_circuits.verify.stages.incomplete_batch")

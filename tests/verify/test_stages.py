@@ -22,7 +22,7 @@ from provable_circuits.verify.bounding.relaxation import leak, lines
 from provable_circuits.verify.bounding.relaxed import Relaxed
 from provable_circuits.verify.bounding.root_problems import Roots
 from provable_circuits.verify.bounding.unstable import Units
-from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
+from provable_circuits.verify.branching.branch_and_bound.branch_and_bound import BranchAndBound
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.encoder import Encoder, Query
 

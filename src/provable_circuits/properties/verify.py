@@ -62,8 +62,8 @@ from provable_circuits.verify.bounding.relaxation import leak
 from provable_circuits.verify.bounding.relaxed import Relaxed
 from provable_circuits.verify.bounding.root_problems import Roots
 from provable_circuits.verify.bounding.unstable import Units
-from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
-from provable_circuits.verify.branching.linear_programs import has_programs
+from provable_circuits.verify.branching.branch_and_bound.branch_and_bound import BranchAndBound
+from provable_circuits.verify.branching.branch_and_bound.linear_programs import has_programs
 from provable_circuits.verify.deadline import Deadline, OutOfNodes, OutOfTime, limits
 from provable_circuits.verify.encoding.encoder import InputRange
 

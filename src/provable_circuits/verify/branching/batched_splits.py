@@ -16,7 +16,7 @@ from torch import Tensor
 from provable_circuits.verify.bounding.alpha import optimise
 from provable_circuits.verify.bounding.bounds import Bounds
 from provable_circuits.verify.bounding.root_problems import Roots
-from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
+from provable_circuits.verify.branching.branch_and_bound.branch_and_bound import BranchAndBound
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.batched import Together
 

@@ -28,14 +28,14 @@ from provable_circuits.verify.bounding.relaxed import Relaxed
 from provable_circuits.verify.bounding.root_problems import Roots, RootSearch, Try, slip
 from provable_circuits.verify.bounding.scores import unit_costs
 from provable_circuits.verify.bounding.unstable import Units
-from provable_circuits.verify.branching.leaf import solve_leaf
-from provable_circuits.verify.branching.linear_programs import (
+from provable_circuits.verify.branching.branch_and_bound.leaf import solve_leaf
+from provable_circuits.verify.branching.branch_and_bound.linear_programs import (
     LEAST_GAP,
     Programs,
     PseudoCosts,
     has_programs,
 )
-from provable_circuits.verify.branching.subdomains import Parts, batches, children_of, signs_of
+from provable_circuits.verify.branching.branch_and_bound.subdomains import Parts, batches, children_of, signs_of
 from provable_circuits.verify.deadline import Deadline
 
 STEPS, LONG_STEPS = 6, 40

@@ -21,7 +21,7 @@ from provable_circuits.verify.bounding.crown import backward
 from provable_circuits.verify.bounding.relaxed import Relaxed
 from provable_circuits.verify.bounding.root_problems import Roots
 from provable_circuits.verify.bounding.unstable import Units
-from provable_circuits.verify.branching.triangle import Floats, Solved, Triangle
+from provable_circuits.verify.branching.branch_and_bound.triangle import Floats, Solved, Triangle
 from provable_circuits.verify.deadline import Deadline
 
 MOST_UNITS = 128

@@ -26,7 +26,7 @@ from provable_circuits.verify.bounding.bounds import Bounds, Structure, picked_a
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.bounding.relaxed import picked_lines
 from provable_circuits.verify.bounding.root_problems import slip
-from provable_circuits.verify.branching.batched_splits import Patience, split_rows
+from provable_circuits.verify.branching.branch_and_bound.batched_splits import Patience, split_rows
 from provable_circuits.verify.deadline import Deadline, OutOfTime
 from provable_circuits.verify.encoding.batched import Together, encode_together
 from provable_circuits.verify.stages.context import Context

@@ -31,8 +31,8 @@ from provable_circuits.verify.bounding.relaxed import Relaxed
 from provable_circuits.verify.bounding.root_problems import Roots, slip
 from provable_circuits.verify.bounding.scores import costliest, relaxation_costs
 from provable_circuits.verify.bounding.unstable import Units
-from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
-from provable_circuits.verify.branching.input_split import Halving
+from provable_circuits.verify.branching.branch_and_bound.branch_and_bound import BranchAndBound
+from provable_circuits.verify.branching.branch_and_bound.input_split import Halving
 from provable_circuits.verify.deadline import Deadline, OutOfTime
 from provable_circuits.verify.encoding.encoder import Query
 from provable_circuits.verify.neuron_hull.proof_reuse import Past
