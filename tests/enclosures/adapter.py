@@ -24,7 +24,7 @@ from provable_circuits.network.graph import Graph
 from provable_circuits.network.ops import Input, Op
 from provable_circuits.rounding import Interval
 from provable_circuits.verify.bounding import bounds as bounds_module
-from provable_circuits.verify.branching.branch_and_bound import branch_and_bound as branching
+from provable_circuits.verify.branching import branch_and_bound as branching
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.batched import Gate
 from provable_circuits.verify.encoding.circuit_tensor import Cut, Unread, ZeroFilled

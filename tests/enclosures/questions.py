@@ -11,7 +11,7 @@ from torch import Tensor
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.rounding import Interval
 from provable_circuits.verify.bounding.differential import Known
-from provable_circuits.verify.encoding.batched import Together
+from provable_circuits.verify.encoding.batched import BatchedProblem
 from provable_circuits.verify.encoding.encoder import Query
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict
 from provable_circuits.verify.verifier import Verifier
@@ -53,7 +53,7 @@ class Questions(Comparison):
                 "specification", "output", f"rows reach {low.tolist()}, the metric {least.tolist()}"
             )
 
-    def together(self, together: Together) -> None:
+    def together(self, together: BatchedProblem) -> None:
         """A query about many circuits says what their plain runs say."""
         count = len(self.truth.claim.inputs)
         for c in {0, len(together.circuits) - 1}:

@@ -1,4 +1,4 @@
-"""Subdomains of a branch and bound, compared with the truth.
+"""SubdomainWatch of a branch and bound, compared with the truth.
 
 A point belongs to a subdomain if it certainly has what the subdomain starts from: it lies in the
 region, and the unit's values lie within the ends that the split left. Whatever a step makes of the
@@ -18,8 +18,8 @@ from tests.enclosures.truth import SLACK, Points, Truth
 from torch import Tensor
 
 from provable_circuits.rounding import Interval
-from provable_circuits.verify.branching.branch_and_bound.branch_and_bound import BranchAndBound
-from provable_circuits.verify.branching.branch_and_bound.subdomains import Parts
+from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
+from provable_circuits.verify.branching.subdomains import Subdomains
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class SearchTruth:
     value: Interval
 
 
-class Subdomains(Comparison):
+class SubdomainWatch(Comparison):
     """Compares what a search splits, bounds and closes."""
 
     def __init__(self, truth: Truth, points: Points) -> None:
@@ -69,7 +69,7 @@ class Subdomains(Comparison):
         self._searches[id(search)] = (search, made)
         return made
 
-    def within(self, search: BranchAndBound, parts: Parts, certainly: bool = True) -> Tensor:
+    def within(self, search: BranchAndBound, parts: Subdomains, certainly: bool = True) -> Tensor:
         """Which points lie in which parts, certainly or possibly: [parts, points]."""
         true = self.search(search)
         least, most = (end[parts.root] for end in true.units)
@@ -79,7 +79,7 @@ class Subdomains(Comparison):
         return true.member[parts.root] & ((lower <= least) & (most <= upper)).all(2)
 
     def cover(
-        self, kind: str, search: BranchAndBound, parts: Parts, after: Parts, of: Tensor
+        self, kind: str, search: BranchAndBound, parts: Subdomains, after: Subdomains, of: Tensor
     ) -> None:
         """Every point ``of`` some parts [parts, points] may lie in one that came of them."""
         count = len(search.roots.problems)
@@ -93,7 +93,7 @@ class Subdomains(Comparison):
             self.note(kind, "subdomains", f"{int(lost.sum())} points are lost")
 
     def bounded(
-        self, search: BranchAndBound, batch: Parts, relaxed: Any, choice: Any, left: Parts
+        self, search: BranchAndBound, batch: Subdomains, relaxed: Any, choice: Any, left: Subdomains
     ) -> None:
         """What a search made of some parts."""
         own, true = self.within(search, batch), self.search(search)

@@ -41,7 +41,7 @@ from provable_circuits.network.ops import (
     Sigmoid,
 )
 from provable_circuits.rounding import Interval
-from provable_circuits.verify.bounding.differential import Difference, Known
+from provable_circuits.verify.bounding.differential import DifferentialBounds, Known
 from provable_circuits.verify.encoding.encoder import Encoder, Query
 
 
@@ -98,7 +98,7 @@ def test_what_is_derived_encloses_the_smaller_circuit(cut: str, patched: str, ep
     centers = weights(3)(2, *graph.input_shape).double()
     domains = [Ball(x, eps) if eps else Point(x) for x in centers]
     encoder = Encoder(components, Claim(domains, patching, MaxAbs(0.5)))
-    difference = Difference(encoder)
+    difference = DifferentialBounds(encoder)
     derivations = checked = 0
     for seed in range(6):
         larger, smaller = chain(components, seed)
@@ -177,7 +177,7 @@ def derived_by_hand(
     encoder = Encoder(components, Claim(Box([1.0], [2.0]), patching, MaxAbs(1.0)))
     query = encoder.encode(components.full().remove(gone))
     known = wide_known(encoder, components.full(), {**NETWORK, **(ends or {})})
-    derived = Difference(encoder).enclosures(known, query)
+    derived = DifferentialBounds(encoder).enclosures(known, query)
     return {name.partition("~")[0]: (float(a), float(b)) for name, (a, b) in derived.items()}
 
 
@@ -248,7 +248,7 @@ def test_only_the_network_is_known_at_points() -> None:
     components = single(ReLU(), -4.0).components()
     encoder = Encoder(components, Claim(Point([1.5]), Zero(), MaxAbs(1.0)))
     query = encoder.encode(components.full().remove("again/0"))
-    difference, known = Difference(encoder), wide_known(encoder, query.circuit, {})
+    difference, known = DifferentialBounds(encoder), wide_known(encoder, query.circuit, {})
     for node in encoder.network.nodes:
         old = difference._old(known, node)
         if node.name in query.tensors:
@@ -258,10 +258,10 @@ def test_only_the_network_is_known_at_points() -> None:
     assert {"first", "y"} - set(query.tensors) == {"first"}
     ranging = Encoder(components, Claim(Box([1.0], [2.0]), Zero(), MaxAbs(1.0)))
     known = wide_known(ranging, ranging.components.full(), {})
-    assert Difference(ranging)._old(known, ranging.network["first"]) is None
+    assert DifferentialBounds(ranging)._old(known, ranging.network["first"]) is None
 
 
-def three_units() -> tuple[Encoder, Difference, Circuit, Circuit]:
+def three_units() -> tuple[Encoder, DifferentialBounds, Circuit, Circuit]:
     """One unit that stays, one that goes, and one that was gone before."""
     w, builder = weights(0), GraphBuilder()
     x = builder.input("x", (2,))
@@ -271,7 +271,7 @@ def three_units() -> tuple[Encoder, Difference, Circuit, Circuit]:
     claim = Claim(Box([0.0, 0.0], [1.0, 1.0]), Constant(0.3), MaxAbs(1.0))
     encoder = Encoder(components, claim)
     before = components.full().remove("hidden/2")
-    return encoder, Difference(encoder), before, before.remove("hidden/1")
+    return encoder, DifferentialBounds(encoder), before, before.remove("hidden/1")
 
 
 def at_site(
@@ -341,7 +341,7 @@ def test_no_rounding_is_forgotten(slope: float, number: float | None) -> None:
     patching = Zero() if number is None else Constant(number)
     encoder = Encoder(components, Claim(Box([1.0], [2.0]), patching, MaxAbs(1.0)))
     query = encoder.encode(components.full().remove("first/0"))
-    difference, drawn = Difference(encoder), random.Random(int(10 * slope) + 1)
+    difference, drawn = DifferentialBounds(encoder), random.Random(int(10 * slope) + 1)
     patch = Fraction(float(encoder.fixed["first"]))
 
     def draw(wide: bool) -> Interval:
@@ -387,14 +387,16 @@ def test_what_is_not_known_is_derived_from_nothing() -> None:
     query = encoder.encode(components.full().remove("first/0"))
     less = {name: ends for name, ends in NETWORK.items() if name != "total"}
     known = wide_known(encoder, components.full(), less)
-    found = Difference(encoder).enclosures(known, query)
+    found = DifferentialBounds(encoder).enclosures(known, query)
     named = {name.partition("~")[0]: ends for name, ends in found.items()}
     assert "total" not in named
     lower, upper = named["again"]
     assert close((float(lower), float(upper)), 0.5, 5.5)
     # And without one of what is removed, by anything.
     less = {name: ends for name, ends in NETWORK.items() if name != "first"}
-    found = Difference(encoder).enclosures(wide_known(encoder, components.full(), less), query)
+    found = DifferentialBounds(encoder).enclosures(
+        wide_known(encoder, components.full(), less), query
+    )
     named = {name.partition("~")[0]: ends for name, ends in found.items()}
     assert (float(named["total"][0]), float(named["total"][1])) == (-math.inf, math.inf)
     assert float(named["again"][1]) == math.inf
@@ -410,7 +412,9 @@ def test_patches_that_range_by_hand(patching: Patching) -> None:
     if isinstance(patching, IntervalHull):
         patch = encoder.hull["second"]
     ends = {**NETWORK, "patch:second": patch}
-    found = Difference(encoder).enclosures(wide_known(encoder, components.full(), ends), query)
+    found = DifferentialBounds(encoder).enclosures(
+        wide_known(encoder, components.full(), ends), query
+    )
     named = {name.partition("~")[0]: pair for name, pair in found.items()}
     lower, upper = (float(end) for end in named["total"])
     low, high = (float(end) for end in patch)
@@ -418,7 +422,7 @@ def test_patches_that_range_by_hand(patching: Patching) -> None:
     if isinstance(patching, Reachable):
         del ends["patch:second"]
         known = wide_known(encoder, components.full(), ends)
-        found = Difference(encoder).enclosures(known, query)
+        found = DifferentialBounds(encoder).enclosures(known, query)
         (total,) = (ends for name, ends in found.items() if name.startswith("total"))
         assert (float(total[0]), float(total[1])) == (-math.inf, math.inf)
 
@@ -430,11 +434,14 @@ def test_what_is_patched_in_both_does_not_move() -> None:
     larger = components.full().remove("again/0")
     smaller = larger.remove("first/0")
     before, after = encoder.encode(larger), encoder.encode(smaller)
-    found = Difference(encoder).enclosures(known_of(encoder, before), after)
+    found = DifferentialBounds(encoder).enclosures(known_of(encoder, before), after)
     (name,) = (name for name in found if name.startswith("y"))
     assert tuple(float(end) for end in found[name]) == pytest.approx((0.0, 0.0), abs=1e-12)
     # A smaller circuit that is the same has nothing to derive.
-    assert Difference(encoder).enclosures(known_of(encoder, before), encoder.encode(larger)) == {}
+    assert (
+        DifferentialBounds(encoder).enclosures(known_of(encoder, before), encoder.encode(larger))
+        == {}
+    )
 
 
 def branches() -> Graph:
@@ -466,7 +473,7 @@ def test_layers_that_are_emptied_in_two_steps(make: Callable[[], Patching], orde
     first = components.full().remove(f"{layer}/0", f"{layer}/2")
     second = first.remove(f"{layer}/1", *([f"{layer}/3"] if order > 1 else []))
     before, after = encoder.encode(first), encoder.encode(second)
-    derived = Difference(encoder).enclosures(known_of(encoder, before), after)
+    derived = DifferentialBounds(encoder).enclosures(known_of(encoder, before), after)
     assert derived
     offered(after, derived)
     narrow(derived)
@@ -491,7 +498,7 @@ def test_nodes_that_are_shared_keep_their_bounds() -> None:
     query = encoder.encode(components.full().remove("conv/1"))
     assert query.held("pool").node in query.common
     known = known_of(encoder, encoder.encode(components.full()))
-    derived = Difference(encoder).enclosures(known, query)
+    derived = DifferentialBounds(encoder).enclosures(known, query)
     offered(query, derived)
     assert {name.partition("~")[0] for name in derived} == {"y"}
 
@@ -500,7 +507,7 @@ def test_constants_of_layers_do_not_move_anything() -> None:
     """Of a change only the linear part is taken: offsets cancel."""
     components = single(ReLU(), -4.0, also=100.0).components()
     encoder = Encoder(components, Claim(Box([1.0], [2.0]), Zero(), MaxAbs(1.0)))
-    ops = Difference(encoder)._homogeneous
+    ops = DifferentialBounds(encoder)._homogeneous
     for name in ("first", "second", "again"):
         op = ops[name]
         assert isinstance(op, Linear)
@@ -508,7 +515,7 @@ def test_constants_of_layers_do_not_move_anything() -> None:
         assert torch.equal(op.weight, encoder.ops[name].parameters()["weight"])
     graph = branches()
     encoder = Encoder(graph.components(), Claim(Point(torch.zeros(2, 3, 3)), Zero(), MaxAbs(1.0)))
-    homogeneous = Difference(encoder)._homogeneous
+    homogeneous = DifferentialBounds(encoder)._homogeneous
     for name in ("conv", "grouped"):
         conv = homogeneous[name]
         assert isinstance(conv, Conv2d)

@@ -18,7 +18,7 @@ from provable_circuits.network.execution import evaluate
 from provable_circuits.network.graph import Node
 from provable_circuits.verify.bounding.bounds import Bounds, Structure
 from provable_circuits.verify.bounding.region import Region
-from provable_circuits.verify.bounding.root_problems import Roots
+from provable_circuits.verify.bounding.root_problems import RootProblems
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.encoder import Query
 from provable_circuits.verify.neuron_hull import presolved as condensed
@@ -31,16 +31,16 @@ from provable_circuits.verify.neuron_hull.hull_bound import (
     brackets,
     certify,
 )
-from provable_circuits.verify.neuron_hull.joint_dual import Joint
-from provable_circuits.verify.neuron_hull.layerwise_dual import Chain
+from provable_circuits.verify.neuron_hull.joint_dual import JointDual
+from provable_circuits.verify.neuron_hull.layerwise_dual import LayerwiseDual
 from provable_circuits.verify.neuron_hull.lines import Settled
-from provable_circuits.verify.neuron_hull.matrix import Matrix
-from provable_circuits.verify.neuron_hull.presolve import Condenser
+from provable_circuits.verify.neuron_hull.matrix import HullMatrix
+from provable_circuits.verify.neuron_hull.presolve import Presolver
 from provable_circuits.verify.neuron_hull.presolved import Condensed, Rows
-from provable_circuits.verify.neuron_hull.proof_reuse import Outlines, Past
+from provable_circuits.verify.neuron_hull.proof_reuse import ProofReuse, SavedTrees
 from provable_circuits.verify.neuron_hull.search import HullSearch
-from provable_circuits.verify.neuron_hull.tightening import closer_ends, closer_second
-from provable_circuits.verify.reuse.tightening import closer_common
+from provable_circuits.verify.neuron_hull.tightening import tighten_second_layer, tightened_bounds
+from provable_circuits.verify.reuse.tightening import tighten_common
 
 FIRST, SECOND, CUBE = 7, 4, 6
 
@@ -150,11 +150,11 @@ def test_joint_ascent_comes_close_to_the_optimum(seed: int) -> None:
     """The best multipliers solve a linear program, which another solver solves as well."""
     given = problem(seed, radius=0.0)
     goal, signs = given.goal, unknown(given.goal)
-    chain = Chain(given, [], torch.float64, Deadline())
+    chain = LayerwiseDual(given, [], torch.float64, Deadline())
     chosen = chain.fresh(goal, [signs])
     before = chain.certify(goal, [signs], chosen).value
     for _ in range(2):
-        chosen, _ = Joint(chain).climb(goal, [signs], chosen, 100)
+        chosen, _ = JointDual(chain).climb(goal, [signs], chosen, 100)
     after = chain.certify(goal, [signs], chosen).value
     best = torch.tensor([best_bound(given, row) for row in range(len(goal))], dtype=torch.float64)
     assert bool((after <= best + 1e-7).all())
@@ -172,9 +172,9 @@ def test_a_problem_may_have_no_first_layer() -> None:
         goal=replace(given.goal, first=given.goal.first[:, :0]),
         top=given.top[:0],
     )
-    chain = Chain(given, [], torch.float32, Deadline())
+    chain = LayerwiseDual(given, [], torch.float32, Deadline())
     known = [replace(unknown(given.goal), first=given.goal.first)]
-    chosen, _ = Joint(chain).climb(given.goal, known, chain.fresh(given.goal, known), 20)
+    chosen, _ = JointDual(chain).climb(given.goal, known, chain.fresh(given.goal, known), 20)
     bound = chain.certify(given.goal, known, chosen).value
     z = torch.rand(4000, CUBE, dtype=torch.float64) * 2 - 1
     y = z @ given.second.cube.T + given.second.constant
@@ -268,13 +268,13 @@ def test_parts_are_bounded_soundly_and_no_worse_than_the_whole(seed: int) -> Non
     """A first unit fixed to one sign and the other: ascent finds the multipliers that pay."""
     given = problem(seed, radius=0.0)
     x, _, v = values(given, seed, 20_000)
-    chain = Chain(given, [], torch.float64, Deadline())
+    chain = LayerwiseDual(given, [], torch.float64, Deadline())
     goal = given.goal[torch.zeros(2 * FIRST + 1, dtype=torch.long)]
     signs = unknown(goal)
     for unit in range(FIRST):
         signs.first[2 * unit, unit] = 1.0
         signs.first[2 * unit + 1, unit] = -1.0
-    chosen, _ = Joint(chain).climb(goal, [signs], chain.fresh(goal, [signs]), 100)
+    chosen, _ = JointDual(chain).climb(goal, [signs], chain.fresh(goal, [signs]), 100)
     found = chain.certify(goal, [signs], chosen).value
     for i in range(2 * FIRST):
         inside = v[(x * signs.first[i] >= 0).all(1), 0]
@@ -291,7 +291,7 @@ def test_few_parts_are_split_twice(few: int, count: int, monkeypatch: pytest.Mon
     chosen = Multipliers(none, none, none, none.unsqueeze(2))
     scores = torch.tensor([[0.0, 3.0, 2.0, 1.0], [2.0, 1.0, 0.0, 0.0]], dtype=torch.float64)
     signs = torch.tensor([[1.0, 0, 0, 0], [0, 0, -1, 1]], dtype=torch.float64)
-    given = parts_room.Parts(torch.arange(2), signs, (chosen,), torch.zeros(2), scores)
+    given = parts_room.HullSubdomains(torch.arange(2), signs, (chosen,), torch.zeros(2), scores)
     children = parts_room.split(given)
     assert (
         len({(int(r), *s.tolist()) for r, s in zip(children.row, children.signs, strict=True)})
@@ -311,7 +311,7 @@ def test_parts_wait_in_the_order_of_their_bounds() -> None:
     own = torch.tensor(values, dtype=torch.float64).unsqueeze(1)
     chosen = Multipliers(own, own, own, own.unsqueeze(2))
     row, value = torch.tensor(owners), own[:, 0]
-    given = parts_room.Parts(row, own, (chosen,), value, own)
+    given = parts_room.HullSubdomains(row, own, (chosen,), value, own)
     waiting = parts_room.Waiting()
     waiting.add(given[:3])
     waiting.add(given[:0])
@@ -335,8 +335,8 @@ def test_parts_go_on_from_what_is_settled(moving: float, monkeypatch: pytest.Mon
     """Whatever is settled, the multipliers prove what they did, and what ascent makes of them."""
     monkeypatch.setattr(parts_room, "MOVING", moving)
     _, condenser = question(torch.Generator().manual_seed(1), images(1))
-    chain = Chain(condenser.problem, condenser.below(), torch.float64, Deadline())
-    whole = parts_room.PartBounds(chain)
+    chain = LayerwiseDual(condenser.problem, condenser.below(), torch.float64, Deadline())
+    whole = parts_room.SubdomainBounds(chain)
     found = whole.roots()
     root = found.left[torch.tensor([0])]
     narrow, same = whole.narrowed(root, parts_room.moving_units(found.lined[0]))
@@ -349,7 +349,7 @@ def test_parts_go_on_from_what_is_settled(moving: float, monkeypatch: pytest.Mon
     assert float((after.cube - before.cube).abs().max()) < 1e-9
     halves = same.split()
     known, goals = chain.known(halves.signs), chain.problem.goal[halves.row]
-    joint = Joint(narrow.chain)
+    joint = JointDual(narrow.chain)
     _, seen = joint.climb(goals, known, halves.chosen, 0)
     proved = narrow.chain.certify(goals, known, halves.chosen)
     assert seen.value.tolist() == pytest.approx(proved.value.tolist(), abs=1e-9)
@@ -377,7 +377,7 @@ def test_products_are_those_of_the_matrix(
     monkeypatch.setattr(Tensor, "to_sparse_csr", compress)
     dice = torch.Generator().manual_seed(0)
     dense = torch.randn(30, 50, generator=dice) * (torch.rand(30, 50, generator=dice) < share)
-    matrix = Matrix(dense)
+    matrix = HullMatrix(dense)
     for _ in range(2):
         rows, points = (torch.randn(many, size, generator=dice) for size in (30, 50))
         assert torch.allclose(matrix.rows(rows), rows @ dense, atol=1e-5)
@@ -389,17 +389,19 @@ def test_nothing_is_closed_without_a_certificate(monkeypatch: pytest.MonkeyPatch
     """Whatever plain floating point says of a part, its certificate decides."""
     given = problem(1, radius=0.0)
     goal = replace(given.goal, constant=given.goal.constant + 100.0)
-    bounds = parts_room.PartBounds(Chain(replace(given, goal=goal), [], torch.float32, Deadline()))
+    bounds = parts_room.SubdomainBounds(
+        LayerwiseDual(replace(given, goal=goal), [], torch.float32, Deadline())
+    )
     found = bounds.roots()
     assert len(found.closed) == len(found.bounds) == len(goal)
     assert len(found.left) == 0
-    honest = Chain.certify
+    honest = LayerwiseDual.certify
 
     def short(*arguments: object) -> Certified:
         proved = honest(*arguments)  # type: ignore[arg-type]
         return replace(proved, value=-proved.value)
 
-    monkeypatch.setattr(Chain, "certify", short)
+    monkeypatch.setattr(LayerwiseDual, "certify", short)
     found = bounds.roots()
     assert len(found.closed) == 0
     assert len(found.left) == len(goal)
@@ -473,7 +475,7 @@ def test_no_bound_is_had_from_what_is_not_finite() -> None:
     given.goal.constant[0] = torch.nan
     given.goal.constant[1] = torch.inf
     signs = unknown(given.goal)
-    (start,) = Chain(given, [], torch.float64, Deadline()).fresh(given.goal, [signs])
+    (start,) = LayerwiseDual(given, [], torch.float64, Deadline()).fresh(given.goal, [signs])
     shares = torch.zeros(3, *given.sparse.values.shape, dtype=torch.float64)
     chosen = replace(start, shares=shares)
     small = settled_small(given)
@@ -495,7 +497,7 @@ def images(seed: int, scale: float = 1.0) -> pc.Graph:
 
 def question(
     dice: torch.Generator, graph: pc.Graph, radius: float | Tensor = 0.1
-) -> tuple[Query, Condenser]:
+) -> tuple[Query, Presolver]:
     """A question about it, and its outputs condensed."""
     components = graph.components("filter")
     x = torch.rand(1, 8, 8, generator=dice)
@@ -507,7 +509,7 @@ def question(
     bounds = Bounds(Structure(query.graph, torch.device("cpu")), Region(query.ranges), 1)
     bounds.compute()
     eye = torch.eye(3, dtype=torch.float64).unsqueeze(0)
-    return query, Condenser(bounds, query.graph.outputs[0], eye, eye.new_zeros(3))
+    return query, Presolver(bounds, query.graph.outputs[0], eye, eye.new_zeros(3))
 
 
 def anywhere(dice: torch.Generator, query: Query, count: int) -> dict[str, Tensor]:
@@ -521,7 +523,7 @@ def anywhere(dice: torch.Generator, query: Query, count: int) -> dict[str, Tenso
 
 
 def coordinates(
-    query: Query, condenser: Condenser, points: dict[str, Tensor], held: Mapping[str, Tensor]
+    query: Query, condenser: Presolver, points: dict[str, Tensor], held: Mapping[str, Tensor]
 ) -> list[Tensor]:
     """Where points are in the cube: by input, then by activation with gaps."""
     z = []
@@ -619,14 +621,14 @@ def test_a_unit_that_is_hardly_open_spoils_nothing(end: float) -> None:
     bounds, eye = condenser.bounds, torch.eye(3, dtype=torch.float64).unsqueeze(0)
     start = bounds.structure.graph.outputs[0]
 
-    def bound(chain: Chain) -> Tensor:
+    def bound(chain: LayerwiseDual) -> Tensor:
         goal = chain.problem.goal
         known = chain.known(goal.constant.new_zeros(len(goal), sum(chain.sizes)))
-        chosen, _ = Joint(chain).climb(goal, known, chain.fresh(goal, known), 20)
+        chosen, _ = JointDual(chain).climb(goal, known, chain.fresh(goal, known), 20)
         return chain.certify(goal, known, chosen).value
 
-    def chain_of(condenser: Condenser) -> Chain:
-        return Chain(condenser.problem, condenser.below(), torch.float32, Deadline())
+    def chain_of(condenser: Presolver) -> LayerwiseDual:
+        return LayerwiseDual(condenser.problem, condenser.below(), torch.float32, Deadline())
 
     before = chain_of(condenser)
     lowest = min(condenser.gaps, key=lambda name: condenser.depths[name])
@@ -635,7 +637,7 @@ def test_a_unit_that_is_hardly_open_spoils_nothing(end: float) -> None:
     lower, upper = (ends.clone() for ends in bounds.ends[source])
     lower.flatten()[unit], upper.flatten()[unit] = -end, end
     bounds.ends[source] = (lower, upper)
-    after = chain_of(Condenser(bounds, start, eye, eye.new_zeros(3)))
+    after = chain_of(Presolver(bounds, start, eye, eye.new_zeros(3)))
     assert sum(after.sizes) == sum(before.sizes) - 1
     assert bool((bound(after) >= bound(before) - 1e-3).all())
 
@@ -646,7 +648,7 @@ def test_chains_hold_for_any_multipliers_and_signs(seed: int, kept_apart: bool) 
     dice = torch.Generator().manual_seed(seed)
     query, condenser = question(dice, images(seed))
     given, start = condenser.problem, query.graph.outputs[0]
-    chain = Chain(given, condenser.below(), torch.float64, Deadline())
+    chain = LayerwiseDual(given, condenser.below(), torch.float64, Deadline())
     assert len(chain.layers) == 1
     for each in chain.problems:
         assert bool(each.sparse.rest.any()) != kept_apart
@@ -661,7 +663,7 @@ def test_chains_hold_for_any_multipliers_and_signs(seed: int, kept_apart: bool) 
     assert there.shape[1] == sum(chain.sizes)
     some = torch.rand(there.shape, generator=dice) < torch.rand(60, 1, generator=dice)
     known = chain.known(there * some)
-    joint = Joint(chain)
+    joint = JointDual(chain)
     for row in range(3):
         goal = given.goal[torch.full((60,), row)]
         chosen = chain.fresh(goal, known)
@@ -680,14 +682,14 @@ def test_chains_hold_for_any_multipliers_and_signs(seed: int, kept_apart: bool) 
         assert float((found[1] - found[0]).mean()) > 0
 
 
-def _pieces(z: list[Tensor], condenser: Condenser, without: str) -> list[Tensor]:
+def _pieces(z: list[Tensor], condenser: Presolver, without: str) -> list[Tensor]:
     """Coordinates by input and activation, those of one activation left out."""
     place = len(condenser.inputs) + list(condenser.gaps).index(without)
     return [piece for i, piece in enumerate(z) if i != place]
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_closer_ends_are_closer_and_contain_what_units_read(seed: int) -> None:
+def test_tightened_bounds_are_closer_and_contain_what_units_read(seed: int) -> None:
     dice = torch.Generator().manual_seed(seed)
     query, condenser = question(dice, images(seed))
     bounds = condenser.bounds
@@ -695,7 +697,7 @@ def test_closer_ends_are_closer_and_contain_what_units_read(seed: int) -> None:
         query.graph, anywhere(dice, query, 3000), [node.name for node in query.graph.nodes]
     )
     sources = [node.inputs[0] for node in bounds.structure.activations]
-    found = dict(closer_ends(bounds, sources))
+    found = dict(tightened_bounds(bounds, sources))
     assert not bounds.structure.single_layer & found.keys()
     gained = []
     for name, (lower, upper) in found.items():
@@ -705,8 +707,8 @@ def test_closer_ends_are_closer_and_contain_what_units_read(seed: int) -> None:
         gained.append(float((before[1] - before[0]).sum() / (upper - lower).sum()))
     assert max(gained) > 1.02
 
-    chain = Chain(condenser.problem, condenser.below(), torch.float64, Deadline())
-    given, closer = chain.problem, closer_second(chain).problem
+    chain = LayerwiseDual(condenser.problem, condenser.below(), torch.float64, Deadline())
+    given, closer = chain.problem, tighten_second_layer(chain).problem
     own = [
         held[node.inputs[0]].flatten(1)[:, condenser.own[node.name]] for node in condenser.second
     ]
@@ -720,10 +722,10 @@ def test_no_ends_are_brought_closer_where_no_unit_is_open() -> None:
     _, condenser = question(dice, images(0), 1e-7)
     bounds = condenser.bounds
     assert not any(bool(mask.any()) for mask in condenser.open.values())
-    assert not list(closer_ends(bounds, bounds.ends.keys()))
+    assert not list(tightened_bounds(bounds, bounds.ends.keys()))
 
 
-def test_closer_ends_of_common_tensors_are_remembered() -> None:
+def test_tightened_bounds_of_common_tensors_are_remembered() -> None:
     """For the inputs that were asked about, once; and lines are those of the ends remembered."""
     dice = torch.Generator().manual_seed(5)
     graph = images(5)
@@ -740,7 +742,7 @@ def test_closer_ends_of_common_tensors_are_remembered() -> None:
     bounds.compute()
     memory.keep(bounds, common)
     before, lines = dict(memory.whole), dict(memory.lines)
-    closer_common(memory, bounds, common, torch.tensor([1, 1]))
+    tighten_common(memory, bounds, common, torch.tensor([1, 1]))
     changed = {name for name, ends in memory.whole.items() if ends is not before[name]}
     assert changed
     for name in changed:
@@ -753,7 +755,7 @@ def test_closer_ends_of_common_tensors_are_remembered() -> None:
         assert not readers & memory.lines.keys()
     assert {problem for _, problem in memory.closer} == {1}
     after = dict(memory.whole)
-    closer_common(memory, bounds, common, torch.tensor([1]))
+    tighten_common(memory, bounds, common, torch.tensor([1]))
     assert all(memory.whole[name] is after[name] for name in after), "nothing is done twice"
 
 
@@ -766,9 +768,9 @@ def test_only_what_is_too_large_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
     query = pc.Verifier(components, claim).encoder.encode(circuit)
     bounds = Bounds(Structure(query.graph, torch.device("cpu")), Region(query.ranges), 2)
     bounds.compute()
-    roots = Roots(bounds, torch.arange(2), -query.rows[:, :1], -query.offsets[:, 0])
+    roots = RootProblems(bounds, torch.arange(2), -query.rows[:, :1], -query.offsets[:, 0])
     few, many = (
-        Condenser(
+        Presolver(
             bounds.select(torch.tensor([i])), roots.start, roots.rows[i : i + 1], roots.offsets[:1]
         ).problem.sparse.values.numel()
         for i in range(2)
@@ -777,7 +779,7 @@ def test_only_what_is_too_large_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
 
     def left() -> tuple[list[int], set[int]]:
         search = HullSearch(
-            roots, lambda points, problems: False, Deadline(), Past(Outlines(), query)
+            roots, lambda points, problems: False, Deadline(), ProofReuse(SavedTrees(), query)
         )
         found = search.run()
         assert found is not None
@@ -812,9 +814,9 @@ def test_hulls_prove_next_to_what_is_refuted(
 
     def watched(*arguments: object) -> None:
         asked.append(arguments)
-        closer_common(*arguments)  # type: ignore[arg-type]
+        tighten_common(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(room, "closer_common", watched)
+    monkeypatch.setattr(room, "tighten_common", watched)
     if closer:
         monkeypatch.setattr(room, "FIRST_PARTS", 0)
     assert moved(seed, 0.97 * worst).refuted
@@ -837,13 +839,13 @@ def test_few_parts_wait_where_there_is_little_room(
     monkeypatch.setattr(tree, "MOST_KEPT", room)
     monkeypatch.setattr(tree, "UNIT_NUMBERS", 0)
     monkeypatch.setattr(tree, "WIDTH", 2)
-    monkeypatch.setattr(Chain, "entries", 1)
+    monkeypatch.setattr(LayerwiseDual, "entries", 1)
     for name in ("FEW", "ROOT_STEPS", "PART_STEPS"):
         monkeypatch.setattr(parts_room, name, 1)
     taken = []
     honest = parts_room.Waiting.take_easiest
 
-    def take_easiest(waiting: parts_room.Waiting, most: int) -> parts_room.Parts:
+    def take_easiest(waiting: parts_room.Waiting, most: int) -> parts_room.HullSubdomains:
         taken.append(most)
         return honest(waiting, most)
 

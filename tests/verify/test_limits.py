@@ -14,7 +14,7 @@ from torch import nn
 import provable_circuits as pc
 from provable_circuits.errors import ArgumentError
 from provable_circuits.verify.reuse import memory
-from provable_circuits.verify.stages.incomplete_batch import Screen
+from provable_circuits.verify.stages.incomplete_batch import IncompleteBatch
 
 
 def pools(seed: int = 0, pool: type[nn.Module] = nn.MaxPool2d, scale: float = 1.0) -> pc.Graph:
@@ -97,7 +97,7 @@ def test_work_that_the_limit_cut_short_is_kept(
 
 
 def test_memory_that_does_not_suffice_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    branching = importlib.import_module("provable_circuits.verify.branching.branch_and_bound.branch_and_bound")
+    branching = importlib.import_module("provable_circuits.verify.branching.branch_and_bound")
     graph = pools()
     circuit, claim = hard(graph)
     refused = _refusing(RuntimeError("[enforce fail] can't allocate memory"))
@@ -240,14 +240,14 @@ def test_memory_that_screening_lacks_leaves_circuits_to_single_questions(
     def full(*_: object) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate")
 
-    monkeypatch.setattr(Screen, "answers", full)
+    monkeypatch.setattr(IncompleteBatch, "answers", full)
     assert verifier.screen(circuits) == [None, None, None]
     assert verifier.ask(circuits[0]).kind in ("proved", "refuted")
 
     def wrong(*_: object) -> None:
         raise RuntimeError("something else")
 
-    monkeypatch.setattr(Screen, "answers", wrong)
+    monkeypatch.setattr(IncompleteBatch, "answers", wrong)
     with pytest.raises(RuntimeError, match="something else"):
         verifier.screen(circuits)
 

@@ -1,4 +1,4 @@
-"""Outlines: what an earlier proof leaves to a question saves time, and never decides it."""
+"""Saved trees: what an earlier proof leaves to a question saves time, and never decides it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ import provable_circuits as pc
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.circuit_tensor import Cut, Unread
 from provable_circuits.verify.neuron_hull.hull_bound import Multipliers
-from provable_circuits.verify.neuron_hull.index_map import Frame, Match
-from provable_circuits.verify.neuron_hull.layerwise_dual import Chain
-from provable_circuits.verify.neuron_hull.proof_reuse import POSITIONS, Outlines, Past
+from provable_circuits.verify.neuron_hull.index_map import IndexMap, Match
+from provable_circuits.verify.neuron_hull.layerwise_dual import LayerwiseDual
+from provable_circuits.verify.neuron_hull.proof_reuse import POSITIONS, ProofReuse, SavedTrees
 from provable_circuits.verify.neuron_hull.saved_tree import Cover, covering
-from provable_circuits.verify.neuron_hull.subdomains import PartBounds, Parts, moving_units
-from provable_circuits.verify.neuron_hull.tree import Ground, Tree
+from provable_circuits.verify.neuron_hull.subdomains import (
+    HullSubdomains,
+    SubdomainBounds,
+    moving_units,
+)
+from provable_circuits.verify.neuron_hull.tree import Ground, HullTree
 
 UNITS = 5
 
@@ -69,12 +73,14 @@ def test_leaves_cover_whatever_units_are_missing_or_sure(seed: int) -> None:
     assert set(some.tolist()) <= set(range(len(leaves)))
 
 
-def problem(seed: int) -> tuple[PartBounds, Frame]:
+def problem(seed: int) -> tuple[SubdomainBounds, IndexMap]:
     """A problem that is not proved whole, and its frame with numbers made up."""
     _, condenser = question(torch.Generator().manual_seed(seed), images(seed))
-    chain = Chain(condenser.problem, condenser.below(), torch.float64, Deadline())
+    chain = LayerwiseDual(condenser.problem, condenser.below(), torch.float64, Deadline())
     units = 1000 + torch.arange(sum(chain.sizes))
-    return PartBounds(chain), Frame.of(chain, units, torch.arange(chain.problem.goal.cube.shape[1]))
+    return SubdomainBounds(chain), IndexMap.of(
+        chain, units, torch.arange(chain.problem.goal.cube.shape[1])
+    )
 
 
 @pytest.mark.parametrize("changed", [False, True])
@@ -96,12 +102,12 @@ def test_multipliers_are_found_again_by_their_numbers(changed: bool) -> None:
     def flat(name: str, chosen: tuple[Multipliers, ...]) -> list[float]:
         return torch.cat([getattr(own, name).flatten(1) for own in chosen], dim=1)[0].tolist()
 
-    def pairs(frame: Frame) -> list[tuple[int, int]]:
+    def pairs(frame: IndexMap) -> list[tuple[int, int]]:
         own = frame.coordinates.tolist()
         columns = [own[i] if i < len(own) else -1 for i in frame.columns.tolist()]
         return list(zip(frame.units[frame.owners].tolist(), columns, strict=True))
 
-    def named(name: str, frame: Frame) -> list[object]:
+    def named(name: str, frame: IndexMap) -> list[object]:
         if name == "shares":
             return list(pairs(frame))
         seconds = frame.sizes[0]
@@ -116,7 +122,7 @@ def test_multipliers_are_found_again_by_their_numbers(changed: bool) -> None:
         assert sum(value >= 0 for value in wanted) > 0 or name == "second"
 
 
-def tree() -> tuple[Ground, Parts, Tree]:
+def tree() -> tuple[Ground, HullSubdomains, HullTree]:
     """A row shifted so that it is proved by splitting it, and the tree that proves it."""
     bounds, frame = problem(3)
     found = bounds.roots()
@@ -124,11 +130,11 @@ def tree() -> tuple[Ground, Parts, Tree]:
     worst = float(found.left.value[0])
     goal = bounds.problem.goal
     goal = replace(goal, constant=goal.constant - 0.95 * worst)
-    shifted = PartBounds(bounds.chain.of(replace(bounds.problem, goal=goal)))
+    shifted = SubdomainBounds(bounds.chain.of(replace(bounds.problem, goal=goal)))
     found = shifted.roots()
     ground = replace(ground, bounds=shifted)
     row = found.left[:1]
-    planted = Tree(ground, row, moving_units(found.lined[0]))
+    planted = HullTree(ground, row, moving_units(found.lined[0]))
     assert planted.proved(planted.root, 4000)
     return ground, row, planted
 
@@ -140,7 +146,7 @@ def test_the_same_row_closes_as_it_did() -> None:
     assert len(outline.leaves) > 20
     depths = (outline.leaves.signs != outline.root.signs).sum(1)
     assert float((0.5**depths).sum()) == 1, "leaves of a tree, none of them missing"
-    again = Tree(ground, *outline.carried(ground.frame, row))
+    again = HullTree(ground, *outline.carried(ground.frame, row))
     cover = Cover(outline, again.frame, again.root)
     assert len(cover) == len(outline.leaves)
     assert again.fits(cover)
@@ -153,12 +159,12 @@ def test_leaves_that_prove_nothing_are_not_taken_up() -> None:
     outline = planted.outline
     assert outline is not None
     goal = ground.bounds.problem.goal
-    lower = PartBounds(
+    lower = SubdomainBounds(
         ground.bounds.chain.of(
             replace(ground.bounds.problem, goal=replace(goal, constant=goal.constant - 10.0))
         )
     )
-    again = Tree(replace(ground, bounds=lower), *outline.carried(ground.frame, row))
+    again = HullTree(replace(ground, bounds=lower), *outline.carried(ground.frame, row))
     assert not again.fits(Cover(outline, again.frame, again.root))
 
 
@@ -168,11 +174,11 @@ def test_numbers_are_those_of_the_network() -> None:
     x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(0))
     claim = pc.Claim([pc.Point(x)], pc.Reachable(0.1), pc.LogitDifference(1.0, 0))
     verifier = pc.Verifier(components, claim)
-    outlines = Outlines()
+    outlines = SavedTrees()
     cut = 0
     for name in components.names[4:8]:
         query = verifier.encoder.encode(components.full().remove(components.names[1]).remove(name))
-        past = Past(outlines, query)
+        past = ProofReuse(outlines, query)
         for tensor, held in query.tensors.items():
             if held.node not in query.graph:
                 continue
@@ -195,13 +201,13 @@ def test_questions_one_after_the_other_are_answered_as_alone(
 ) -> None:
     """Whatever is left from earlier proofs; and it is made use of."""
     taken: list[int] = []
-    honest = Tree.begun
+    honest = HullTree.begun
 
-    def begun(grown: Tree, cover: Cover) -> Parts:
+    def begun(grown: HullTree, cover: Cover) -> HullSubdomains:
         taken.append(len(cover))
         return honest(grown, cover)
 
-    monkeypatch.setattr(Tree, "begun", begun)
+    monkeypatch.setattr(HullTree, "begun", begun)
     room = importlib.import_module("provable_circuits.verify.neuron_hull.subdomains")
     monkeypatch.setattr(room, "ROOT_STEPS", 1)
     graph = images(seed, scale=2.0)
@@ -227,12 +233,12 @@ def test_questions_one_after_the_other_are_answered_as_alone(
 def test_rows_that_meet_no_open_unit_have_frames() -> None:
     """So narrow a ball leaves no unit open."""
     _, condenser = question(torch.Generator().manual_seed(0), images(0), 1e-9)
-    chain = Chain(condenser.problem, condenser.below(), torch.float64, Deadline())
+    chain = LayerwiseDual(condenser.problem, condenser.below(), torch.float64, Deadline())
     units, cube = condenser.numbered(lambda name, positions: positions)
-    frame = Frame.of(chain, units, cube)
+    frame = IndexMap.of(chain, units, cube)
     assert len(frame.units) == len(frame.owners) == 0
     assert len(frame.coordinates) == chain.problem.goal.cube.shape[1]
-    row = PartBounds(chain).roots().left[:1]
+    row = SubdomainBounds(chain).roots().left[:1]
     assert Match(frame, frame).carried(row.chosen, row.chosen)[0].shares.numel() == 0
 
 
@@ -242,9 +248,9 @@ def test_rows_are_split_afresh_where_an_earlier_proof_does_not_help(
 ) -> None:
     """What it was begun with is given up; the verdict is the same."""
     given_up = 0
-    honest = Tree.proved
+    honest = HullTree.proved
 
-    def proved(grown: Tree, left: Parts, most: int) -> bool:
+    def proved(grown: HullTree, left: HullSubdomains, most: int) -> bool:
         nonlocal given_up
         begun = left is not grown.root
         given_up += begun
@@ -267,7 +273,7 @@ def test_rows_are_split_afresh_where_an_earlier_proof_does_not_help(
 
     expected = kinds()
     assert "proved hull" in expected
-    monkeypatch.setattr(Tree, "proved", proved)
+    monkeypatch.setattr(HullTree, "proved", proved)
     assert kinds() == expected
     assert given_up
 
@@ -278,7 +284,7 @@ def test_the_oldest_outlines_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> N
     assert outline is not None
     past = importlib.import_module("provable_circuits.verify.neuron_hull.proof_reuse")
     monkeypatch.setattr(past, "MOST_NUMBERS", 2 * outline.numbers)
-    outlines = Outlines()
+    outlines = SavedTrees()
     for index in range(3):
         outlines.keep({(index, (1.0,)): outline})
     outlines.keep({(1, (1.0,)): outline})
@@ -305,7 +311,7 @@ def test_no_two_units_have_the_same_number() -> None:
     claim = pc.Claim([pc.Ball(x, 0.05)], pc.Reachable(0.1), pc.LogitDifference(1.0, 0))
     circuit = components.full().remove(components.names[1]).remove(components.names[5])
     query = pc.Verifier(components, claim).encoder.encode(circuit)
-    past = Past(Outlines(), query)
+    past = ProofReuse(SavedTrees(), query)
     numbers = [
         past.numbers(node.name, torch.arange(math.prod(node.shape))) for node in query.graph.nodes
     ]

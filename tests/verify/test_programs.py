@@ -12,8 +12,8 @@ from tests.verify.small import MARGIN, at_least, drawn, largest, row_of
 
 from provable_circuits.properties import verify as module
 from provable_circuits.properties.verify import decide
-from provable_circuits.verify.branching.branch_and_bound import branch_and_bound as branching
-from provable_circuits.verify.branching.branch_and_bound import triangle
+from provable_circuits.verify.branching import branch_and_bound as branching
+from provable_circuits.verify.branching import triangle
 
 NODES = 4000
 

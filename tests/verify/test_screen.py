@@ -15,8 +15,8 @@ import provable_circuits as pc
 from provable_circuits.discover.algorithms.greedy import greedy
 from provable_circuits.discover.predicates.predicate import Decided
 from provable_circuits.network.execution import evaluate
-from provable_circuits.verify.branching.branch_and_bound.batched_splits import Patience
-from provable_circuits.verify.encoding.batched import Gate, encode_together
+from provable_circuits.verify.branching.batched_splits import Backoff
+from provable_circuits.verify.encoding.batched import Gate, encode_batch
 
 screen_room = importlib.import_module("provable_circuits.verify.stages.incomplete_batch")
 
@@ -74,7 +74,7 @@ def test_the_shared_graph_computes_what_each_circuit_computes(
     components = graph.components()
     verifier = pc.Verifier(components, claim_of(graph, patching, metric, point))
     circuits = some_circuits(components, 5)
-    together = encode_together(verifier.encoder, circuits)
+    together = encode_batch(verifier.encoder, circuits)
     generator = torch.Generator().manual_seed(5)
     points = {}
     for name, box in together.ranges.items():
@@ -165,7 +165,7 @@ def test_no_circuits_no_answers() -> None:
 
 
 def test_what_fails_is_tried_less_and_less_often() -> None:
-    patience = Patience()
+    patience = Backoff()
     pauses = []
     for succeeds in (False, False, False, True, False):
         left_out = 0

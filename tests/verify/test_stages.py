@@ -16,13 +16,13 @@ from provable_circuits.network.execution import evaluate
 from provable_circuits.network.ops import LeakyReLU, Op, ReLU, Sigmoid, Square, Tanh
 from provable_circuits.verify.bounding.alpha import optimise
 from provable_circuits.verify.bounding.bounds import Bounds, Structure
-from provable_circuits.verify.bounding.differential import Difference, Known
+from provable_circuits.verify.bounding.differential import DifferentialBounds, Known
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.bounding.relaxation import leak, lines
 from provable_circuits.verify.bounding.relaxed import Relaxed
-from provable_circuits.verify.bounding.root_problems import Roots
-from provable_circuits.verify.bounding.unstable import Units
-from provable_circuits.verify.branching.branch_and_bound.branch_and_bound import BranchAndBound
+from provable_circuits.verify.bounding.root_problems import RootProblems
+from provable_circuits.verify.bounding.unstable import UnstableUnits
+from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.encoder import Encoder, Query
 
@@ -166,7 +166,7 @@ def test_optimised_slopes_and_splits_stay_below(name: str, p: float) -> None:
     for s in range(query.rows.shape[1]):
         row = query.rows[:, s : s + 1]
         value = torch.einsum("nko,kro->nkr", seen[start], row)[..., 0]
-        relaxed = Relaxed.whole(bounds, Units(bounds))
+        relaxed = Relaxed.whole(bounds, UnstableUnits(bounds))
         choice = optimise(relaxed, start, row, offsets - 1e9, relaxed.slopes, steps=8)
         assert bool((choice.found.value[:, 0] <= value.amin(0) + 1e-9).all())
         first = bounds.backward(start, row).value[:, 0]
@@ -198,7 +198,7 @@ def _split(
         part = Bounds(bounds.structure, bounds.region, len(row), prior=prior, splits=splits)
         part.compute()
         offsets = torch.full((len(row),), -1e9, dtype=torch.float64)
-        start, units = query.graph.outputs[0], Units(bounds)
+        start, units = query.graph.outputs[0], UnstableUnits(bounds)
         signed = units.gather({activation: fixed}, len(row))
         met = torch.where(there, value, torch.inf).amin(0)
         whole = Relaxed.whole(bounds, units)
@@ -223,7 +223,7 @@ def test_ends_that_no_split_can_bring_closer_are_kept(name: str, p: float) -> No
     query = query_of(name, p, pc.Reachable(eps=0.2), pc.LogitDifference(0.1, 0))
     bounds, row = bounds_of(query), query.rows[:, :1]
     offsets = torch.zeros(len(row), dtype=torch.float64)
-    roots = Roots(bounds, torch.arange(len(row)), row, offsets)
+    roots = RootProblems(bounds, torch.arange(len(row)), row, offsets)
     search = BranchAndBound(roots, lambda *_: False, Deadline())
     whole, kept, all_ = search._root_parts(), 0, 0
     units = range(len(search.units))
@@ -252,7 +252,7 @@ def test_a_shallow_search_closes_rows_that_hold_and_no_others(name: str, p: floa
     linear = bounds.backward(start, row).value[:, 0]
 
     def closed(offsets: Tensor) -> Tensor:
-        roots = Roots(bounds, torch.arange(len(row)), row, offsets)
+        roots = RootProblems(bounds, torch.arange(len(row)), row, offsets)
         search = BranchAndBound(roots, lambda *_: False, Deadline())
         whole = search.whole
         choice = optimise(whole, start, row, offsets, whole.slopes, steps=0)
@@ -275,7 +275,7 @@ def test_enclosures_derived_from_a_larger_circuit_hold(name: str, patched: str, 
     if patched == "constant":
         domains = [pc.Point(x) for x in centers]
     encoder = Encoder(components, pc.Claim(domains, PATCHINGS[patched], pc.MaxAbs(1.0)))
-    difference = Difference(encoder)
+    difference = DifferentialBounds(encoder)
     order = torch.randperm(len(components), generator=generator).tolist()
     circuit = components.full()
     query = encoder.encode(circuit)
@@ -446,7 +446,7 @@ def test_a_root_that_was_too_close_to_call_may_still_be_proved_elsewhere() -> No
     """Where a leaf stays open, hulls are asked about its root; what they prove counts."""
     query = query_of("relu", math.inf, pc.Zero(), pc.LogitDifference(0.1, 0))
     offsets = torch.zeros(len(query.rows), dtype=torch.float64)
-    roots = Roots(bounds_of(query), torch.arange(len(offsets)), query.rows[:, :1], offsets)
+    roots = RootProblems(bounds_of(query), torch.arange(len(offsets)), query.rows[:, :1], offsets)
     search = BranchAndBound(roots, lambda *_: False, Deadline())
     search._queue = search._queue[:0]
     search._close = {1}

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import provable_circuits as pc
 from provable_circuits.network.execution import evaluate
 from provable_circuits.verify.bounding.bounds import Bounds, Structure
-from provable_circuits.verify.bounding.differential import Difference, Known
+from provable_circuits.verify.bounding.differential import DifferentialBounds, Known
 from provable_circuits.verify.bounding.region import Region
 
 CPU = torch.device("cpu")
@@ -122,7 +122,9 @@ def test_enclosures_by_difference_contain_what_the_smaller_circuit_computes(
         bounds = Bounds(Structure(query.graph, CPU), Region(query.ranges), 2)
         bounds.compute()
         smaller = verifier.encoder.encode(small)
-        found = Difference(verifier.encoder).enclosures(Known(large, query, bounds.ends), smaller)
+        found = DifferentialBounds(verifier.encoder).enclosures(
+            Known(large, query, bounds.ends), smaller
+        )
         generator = torch.Generator().manual_seed(trial)
         for _ in range(20):
             feeds = {}

@@ -26,7 +26,7 @@ from provable_circuits.verify.deadline import Deadline, OutOfTime
 from provable_circuits.verify.exact.domains import nearest_float
 from provable_circuits.verify.exact.forms import ZERO, Atoms, Form, combination
 from provable_circuits.verify.exact.network import RationalNetwork, size_of
-from provable_circuits.verify.exact.search import Budget, Search, TooManyCells, Values
+from provable_circuits.verify.exact.search import Budget, CellSearch, TooManyCells, Values
 from provable_circuits.verify.exact.stage import (
     MOST_CELLS,
     MOST_UNITS,
@@ -86,7 +86,7 @@ def decide_case(network: Graph, case: Case, deadline: Deadline) -> tuple[str, Me
     budget = Budget(MOST_CELLS)
     points = _Points(question, inputs, budget)
     try:
-        met = Search(atoms, [goal], points.confirm, budget, deadline, touching=True).run()
+        met = CellSearch(atoms, [goal], points.confirm, budget, deadline, touching=True).run()
     except (TooManyCells, OutOfTime) as stopped:
         if points.other is not None:
             return "refuted", points.other

@@ -60,10 +60,10 @@ from provable_circuits.verify.bounding.crown import Pass
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.bounding.relaxation import leak
 from provable_circuits.verify.bounding.relaxed import Relaxed
-from provable_circuits.verify.bounding.root_problems import Roots
-from provable_circuits.verify.bounding.unstable import Units
-from provable_circuits.verify.branching.branch_and_bound.branch_and_bound import BranchAndBound
-from provable_circuits.verify.branching.branch_and_bound.linear_programs import has_programs
+from provable_circuits.verify.bounding.root_problems import RootProblems
+from provable_circuits.verify.bounding.unstable import UnstableUnits
+from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
+from provable_circuits.verify.branching.linear_programs import has_programs
 from provable_circuits.verify.deadline import Deadline, OutOfNodes, OutOfTime, limits
 from provable_circuits.verify.encoding.encoder import InputRange
 
@@ -290,7 +290,7 @@ class _Decision:
         varying = int((box.lower < box.upper).sum())
         if varying > FEW_INPUTS or not len(open_.constraints):
             return self._search(open_), "branching"
-        few = has_programs(open_.bounds, Units(open_.bounds))
+        few = has_programs(open_.bounds, UnstableUnits(open_.bounds))
         halving = Bisection(
             self.structure,
             box,
@@ -356,10 +356,10 @@ class _Decision:
             deadline=self.deadline,
         )
         bounds.compute(refine=False)
-        relaxed = Relaxed.whole(bounds, Units(bounds))
+        relaxed = Relaxed.whole(bounds, UnstableUnits(bounds))
         choice = optimise(relaxed, start, rows, offsets, relaxed.slopes, steps=20)
         search = BranchAndBound(
-            Roots(bounds, problems, rows, offsets),
+            RootProblems(bounds, problems, rows, offsets),
             lambda points, _: self._try(constraints, points[self._input]),
             self.deadline,
         )

@@ -26,10 +26,10 @@ from provable_circuits.rounding import InconsistentBoundsError, exact_products
 from provable_circuits.verify.attacking.growth import Growth
 from provable_circuits.verify.attacking.pgd import Effort
 from provable_circuits.verify.attacking.replay import Candidate
-from provable_circuits.verify.bounding.redundant import Inert
+from provable_circuits.verify.bounding.redundant import RedundantRemoval
 from provable_circuits.verify.deadline import Deadline, OutOfTime, limits
 from provable_circuits.verify.stages.context import Context
-from provable_circuits.verify.stages.incomplete_batch import Screen
+from provable_circuits.verify.stages.incomplete_batch import IncompleteBatch
 from provable_circuits.verify.stages.preparation import prepare
 from provable_circuits.verify.stages.question import Question
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
@@ -82,8 +82,8 @@ class Verifier:
         self.context = Context.of(components, claim, self.device, effort, reuse)
         self.encoder, self.replay = self.context.encoder, self.context.replay
         self.knowledge = self.context.knowledge
-        self._redundant = Inert(self.encoder)
-        self._screen = Screen(self.context)
+        self._redundant = RedundantRemoval(self.encoder)
+        self._screen = IncompleteBatch(self.context)
         self._growth = Growth(self.encoder, self.replay)
         self._equality = _is_equality(claim)
 

@@ -11,7 +11,7 @@ from provable_circuits.discover.results.guarantees import HOLDS, NECESSITY
 from provable_circuits.discover.results.json_shape import fits
 from provable_circuits.discover.results.labels import LABELS, label_document
 from provable_circuits.discover.results.summary import FAITHFUL, STOPPED
-from provable_circuits.drawing.diagram import Column, Diagram, Link, Node
+from provable_circuits.drawing.diagram import Column, Diagram, DiagramNode, Link
 from provable_circuits.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def diagram_from(document: Mapping[str, Any], path: Path) -> Diagram:
         columns = tuple(
             Column(
                 column["title"],
-                tuple(Node(n["name"], n["label"], n["status"]) for n in column["nodes"]),
+                tuple(DiagramNode(n["name"], n["label"], n["status"]) for n in column["nodes"]),
                 column.get("join", ""),
             )
             for column in document["columns"]

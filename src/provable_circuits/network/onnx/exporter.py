@@ -52,14 +52,14 @@ def graph_to_onnx(
         raise ArgumentError(
             f"The 'dtype' parameter must be torch.float32 or torch.float64. Got {dtype!r} instead."
         )
-    data = _Writer(graph, dtype).model().SerializeToString()
+    data = _OnnxWriter(graph, dtype).model().SerializeToString()
     try:
         Path(path).write_bytes(data)
     except OSError as error:
         raise ModelFileError(f"The file '{path}' cannot be written: {error}.") from error
 
 
-class _Writer:
+class _OnnxWriter:
     """The file as far as it is written; operations see it as an ``OnnxWriter``."""
 
     def __init__(self, graph: Graph, dtype: torch.dtype) -> None:

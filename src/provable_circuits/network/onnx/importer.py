@@ -57,7 +57,7 @@ _WEIGHT = re.compile(r"(.+)[._/](?:weight|kernel|W)(?::0)?")
 def graph_from_onnx(path: str | PathLike[str]) -> Graph:
     """Read an ONNX file of one input and one output; see ``Graph.from_onnx``."""
     model = load_model(path)
-    walk = _Walk(model.graph, _operator_set(model))
+    walk = _OnnxWalk(model.graph, _operator_set(model))
     for node in model.graph.node:
         walk.read(node)
     return walk.finish()
@@ -126,7 +126,7 @@ def _source(graph: onnx.GraphProto) -> _Source:
     return _Source(value.name, sizes[0] or 1, sizes[0] is None, shape, kind.elem_type)
 
 
-class _Walk:
+class _OnnxWalk:
     """What the names of the file stand for, as far as its nodes have been read."""
 
     def __init__(self, graph: onnx.GraphProto, operator_set: int) -> None:

@@ -65,10 +65,10 @@ def graph_to_torch(graph: Graph, dtype: torch.dtype = torch.float32) -> nn.Modul
         raise ArgumentError(
             f"The 'dtype' parameter must be such as torch.float32. Got {dtype!r} instead."
         )
-    return _Writer(graph, dtype).module()
+    return _ModuleWriter(graph, dtype).module()
 
 
-class _Writer:
+class _ModuleWriter:
     """The module while it is written."""
 
     def __init__(self, graph: Graph, dtype: torch.dtype) -> None:

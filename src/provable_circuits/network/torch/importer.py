@@ -66,7 +66,7 @@ def graph_from_torch(module: nn.Module, example_input: Tensor) -> Graph:
         warnings.simplefilter("ignore")
         expected = _try_out(module, example)
         program = _capture(module, example)
-        graph = _Walk(program, example).graph()
+        graph = _ModuleWalk(program, example).graph()
     _check_agreement(graph, example, expected)
     return graph
 
@@ -156,7 +156,7 @@ def _check_agreement(graph: Graph, example: Tensor, expected: Tensor) -> None:
         )
 
 
-class _Walk:
+class _ModuleWalk:
     """Reads the captured nodes one by one into a builder."""
 
     def __init__(self, program: ExportedProgram, example: Tensor) -> None:

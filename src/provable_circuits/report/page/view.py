@@ -16,7 +16,7 @@ from provable_circuits.discover.results.run import Run
 from provable_circuits.drawing.picture import scene_of
 from provable_circuits.drawing.svg import svg
 from provable_circuits.report.comparison import Comparison
-from provable_circuits.report.page.pictures import Array, Gallery, Moved, Picture
+from provable_circuits.report.page.pictures import Array, Gallery, Moved, PagePicture
 from provable_circuits.report.page.words import (
     MEANINGS,
     Statement,
@@ -82,7 +82,7 @@ class WitnessView:
 
     input: int
     words: str
-    pictures: tuple[Picture, ...]
+    pictures: tuple[PagePicture, ...]
     moves: tuple[Moved, ...]
     outputs: tuple[OutputRow, ...]
     left_out: int
@@ -121,7 +121,7 @@ class InputView:
     """One of the claim's inputs, and whether the network is known to get it wrong."""
 
     title: str
-    picture: Picture | None
+    picture: PagePicture | None
     numbers: str
     notes: tuple[str, ...]
     wrong: bool = False
@@ -266,7 +266,7 @@ def _witness(run: Run, component: str, gallery: Gallery) -> WitnessView | None:
 
 def _pictures(
     gallery: Gallery, number: int, clean: Array, perturbed: Array, patch: Array | None
-) -> tuple[Picture, ...]:
+) -> tuple[PagePicture, ...]:
     """The clean input, the perturbed one if it moved, the patch input if there is one."""
     if not gallery.pictures:
         return ()

@@ -1,4 +1,4 @@
-"""Difference: enclosures for a circuit from those of a larger one, without a backward pass.
+"""Differential bounds: of a circuit, from those of a larger one, without a backward pass.
 
 Consecutive questions differ by a component. Let C be a circuit whose tensors are enclosed tightly,
 and C' the same circuit without some components. Run both on the same input: at the site of a
@@ -45,7 +45,7 @@ class Known:
     """The upper bound of the excess that was proved."""
 
 
-class Difference:
+class DifferentialBounds:
     """Derives enclosures for smaller circuits of one claim."""
 
     def __init__(self, encoder: Encoder) -> None:

@@ -1,4 +1,4 @@
-"""Inert removals: questions whose answer is known, because the removal changes nothing.
+"""Redundant removals: questions whose answer is known, because the removal changes nothing.
 
 Let C be a circuit for which the claim was proved. Removing v from C changes no output that the
 claim looks at, anywhere in the domain of an input, if
@@ -23,7 +23,7 @@ from provable_circuits.verify.bounding.differential import Known
 from provable_circuits.verify.encoding.encoder import Encoder
 
 
-class Inert:
+class RedundantRemoval:
     """Tells what may go from a proved circuit without a question."""
 
     def __init__(self, encoder: Encoder) -> None:

@@ -17,7 +17,7 @@ from provable_circuits.verify.bounding.bounds import Bounds
 from provable_circuits.verify.bounding.crown import Pass, View
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.bounding.relaxation import Lines, kinked_lines
-from provable_circuits.verify.bounding.unstable import Units
+from provable_circuits.verify.bounding.unstable import UnstableUnits
 
 
 class Relaxed:
@@ -34,7 +34,7 @@ class Relaxed:
     def __init__(
         self,
         bounds: Bounds,
-        units: Units,
+        units: UnstableUnits,
         index: Tensor | None,
         region: Region,
         lower: Tensor,
@@ -50,7 +50,7 @@ class Relaxed:
         self._views: dict[torch.dtype, View] = {}
 
     @classmethod
-    def whole(cls, bounds: Bounds, units: Units) -> Relaxed:
+    def whole(cls, bounds: Bounds, units: UnstableUnits) -> Relaxed:
         """The problems of some bounds themselves."""
         lower, upper = units.ends(bounds.ends, bounds.problems)
         return cls(bounds, units, None, bounds.region, lower, upper)

@@ -1,4 +1,4 @@
-"""Roots: the rows that a search decides, and what every search of them starts from."""
+"""Root problems: the objectives that a search decides, and what every search of them starts from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Try = Callable[[Mapping[str, Tensor], Tensor], bool]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Roots:
+class RootProblems:
     """The rows to be decided, n of them.
 
     Attributes:
@@ -45,7 +45,7 @@ class RootSearch:
         deadline: when to stop.
     """
 
-    def __init__(self, roots: Roots, attempt: Try, deadline: Deadline) -> None:
+    def __init__(self, roots: RootProblems, attempt: Try, deadline: Deadline) -> None:
         self.roots = roots
         self.attempt = attempt
         self.deadline = deadline

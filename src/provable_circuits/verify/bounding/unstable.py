@@ -20,7 +20,7 @@ from provable_circuits.verify.bounding.bounds import Bounds
 from provable_circuits.verify.bounding.relaxation import leak
 
 
-class Units:
+class UnstableUnits:
     """The units of ReLU-like activations that are open in at least one problem of some bounds.
 
     Attributes:

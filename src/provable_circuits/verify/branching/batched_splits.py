@@ -15,10 +15,10 @@ from torch import Tensor
 
 from provable_circuits.verify.bounding.alpha import optimise
 from provable_circuits.verify.bounding.bounds import Bounds
-from provable_circuits.verify.bounding.root_problems import Roots
-from provable_circuits.verify.branching.branch_and_bound.branch_and_bound import BranchAndBound
+from provable_circuits.verify.bounding.root_problems import RootProblems
+from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.encoding.batched import Together
+from provable_circuits.verify.encoding.batched import BatchedProblem
 
 ROUNDS = 2
 """How often what is open is split."""
@@ -31,7 +31,7 @@ MOST_FAILURES = 5
 
 
 @dataclass(slots=True)
-class Patience:
+class Backoff:
     """Says when to try something: the more often it failed in a row, the longer it is left out.
 
     Attributes:
@@ -53,7 +53,9 @@ class Patience:
         self.pause = 2**self.failures - 1
 
 
-def split_rows(together: Together, bounds: Bounds, open_: Tensor, deadline: Deadline) -> Tensor:
+def split_rows(
+    together: BatchedProblem, bounds: Bounds, open_: Tensor, deadline: Deadline
+) -> Tensor:
     """Which of the open rows are proved, [n].
 
     Args:
@@ -66,7 +68,7 @@ def split_rows(together: Together, bounds: Bounds, open_: Tensor, deadline: Dead
     start = together.graph.outputs[0]
     rows = -together.rows[problems, constraints].unsqueeze(1)
     offsets = -together.offsets[problems, constraints]
-    roots = Roots(bounds.select(problems), problems, rows, offsets)
+    roots = RootProblems(bounds.select(problems), problems, rows, offsets)
     search = BranchAndBound(roots, _no_attempt, deadline)
     choice = optimise(search.whole, start, rows, offsets, search.whole.slopes, steps=0)
     return ~search.shallow(choice, ROUNDS, MOST_PARTS)

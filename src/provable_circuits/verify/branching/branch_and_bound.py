@@ -2,7 +2,7 @@
 
 A part is the set of inputs on which some ReLU inputs have fixed signs. Its two children fix one
 more unit. A part is done when the rigorous bound of its row is nonnegative, or when the signs that
-were fixed make its enclosures contradict each other, so that it is empty. Parts are bounded in
+were fixed make its enclosures contradict each other, so that it is empty. Subdomains are bounded in
 batches; a child inherits its parent's enclosures, slopes and multipliers. All open rows of all
 inputs of a question are searched together, as so many roots. Where all units are settled the part
 is a linear program, whose duals close it (``leaf``). With a piecewise-linear network the search
@@ -25,17 +25,22 @@ from provable_circuits.verify.bounding.alpha import Choice, optimise
 from provable_circuits.verify.bounding.bounds import Bounds, picked
 from provable_circuits.verify.bounding.crown import Fixed, backward
 from provable_circuits.verify.bounding.relaxed import Relaxed
-from provable_circuits.verify.bounding.root_problems import Roots, RootSearch, Try, slip
+from provable_circuits.verify.bounding.root_problems import RootProblems, RootSearch, Try, slip
 from provable_circuits.verify.bounding.scores import unit_costs
-from provable_circuits.verify.bounding.unstable import Units
-from provable_circuits.verify.branching.branch_and_bound.leaf import solve_leaf
-from provable_circuits.verify.branching.branch_and_bound.linear_programs import (
+from provable_circuits.verify.bounding.unstable import UnstableUnits
+from provable_circuits.verify.branching.leaf import solve_leaf
+from provable_circuits.verify.branching.linear_programs import (
     LEAST_GAP,
     Programs,
     PseudoCosts,
     has_programs,
 )
-from provable_circuits.verify.branching.branch_and_bound.subdomains import Parts, batches, children_of, signs_of
+from provable_circuits.verify.branching.subdomains import (
+    Subdomains,
+    batches,
+    children_of,
+    signs_of,
+)
 from provable_circuits.verify.deadline import Deadline
 
 STEPS, LONG_STEPS = 6, 40
@@ -49,10 +54,10 @@ SOLVED, SOLVED_EACH = 48, 512
 the search begins anew, and after which every part that ascent leaves open is put to the solver."""
 
 TRIED = 6
-"""Units of each part whose two sides are put to the solver before one is split."""
+"""Unstable units of each subdomain whose two sides are put to the solver before one is split."""
 
 COSTLIEST = 3
-"""Units of each part that a shallow search splits at once."""
+"""Unstable units of each subdomain that a shallow search splits at once."""
 
 MOST_NUMBERS = 2**26
 """Numbers in each tensor of waiting parts, at most: half a gigabyte."""
@@ -61,9 +66,9 @@ MOST_NUMBERS = 2**26
 class BranchAndBound(RootSearch):
     """Decides rows by splitting."""
 
-    def __init__(self, roots: Roots, attempt: Try, deadline: Deadline) -> None:
+    def __init__(self, roots: RootProblems, attempt: Try, deadline: Deadline) -> None:
         super().__init__(roots, attempt, deadline)
-        self.whole = Relaxed.whole(roots.bounds, Units(roots.bounds))
+        self.whole = Relaxed.whole(roots.bounds, UnstableUnits(roots.bounds))
         self.units = self.whole.units
         self.small = self.structure.small
         self.inner = self._inner()
@@ -135,7 +140,7 @@ class BranchAndBound(RootSearch):
                 survivors = self._bound(self._best_split(batch[open_]))
                 if survivors is None:
                     return "refuted"
-                rest = Parts.joined([rest, *survivors])
+                rest = Subdomains.joined([rest, *survivors])
             self._queue = rest
         return "close" if self._close else "proved"
 
@@ -172,7 +177,7 @@ class BranchAndBound(RootSearch):
             self.deadline.check()
             parts = self._costliest_split(self._queue)
             left = [self._bounded(parts[some])[2] for some in batches(len(parts), self.width)]
-            self._queue = Parts.joined(left)
+            self._queue = Subdomains.joined(left)
         lost[self._queue.root] = True
         return lost
 
@@ -181,14 +186,14 @@ class BranchAndBound(RootSearch):
         empty = torch.zeros(len(roots), dtype=torch.bool, device=roots.root.device)
         self._queue = self._survivors(roots, self.whole, empty, choice, roots.signs)
 
-    def _root_parts(self) -> Parts:
+    def _root_parts(self) -> Subdomains:
         count = len(self.roots.problems)
         zero = torch.zeros_like(self.whole.lower)
         none = zero.new_full((count,), -math.inf)
         root = torch.arange(count, device=zero.device)
         lower, upper = self.whole.lower, self.whole.upper
         signs = signs_of(lower, upper)
-        return Parts(root, lower, upper, signs, self.whole.slopes, zero, zero, none, zero)
+        return Subdomains(root, lower, upper, signs, self.whole.slopes, zero, zero, none, zero)
 
     def _inner(self) -> Tensor:
         """The units whose splits may bring the ends of others closer: [units]."""
@@ -199,12 +204,12 @@ class BranchAndBound(RootSearch):
 
     # --- bounding and splitting ------------------------------------------------------------------
 
-    def _relaxed(self, parts: Parts) -> Relaxed:
+    def _relaxed(self, parts: Subdomains) -> Relaxed:
         """The parts with what they inherit."""
         region = self.region.select(parts.root)
         return Relaxed(self.roots.bounds, self.units, parts.root, region, parts.lower, parts.upper)
 
-    def _closer(self, parts: Parts) -> tuple[Relaxed, Tensor]:
+    def _closer(self, parts: Subdomains) -> tuple[Relaxed, Tensor]:
         """The parts, ends brought closer where that may be; and which of them are empty then.
 
         In small networks that is where a unit was split that lies below others. Ends of what is
@@ -223,12 +228,12 @@ class BranchAndBound(RootSearch):
         lower[changed], upper[changed] = relaxed.lower, relaxed.upper
         return self._relaxed(replace(parts, lower=lower, upper=upper)), empty
 
-    def _refined(self, parts: Parts) -> tuple[Relaxed, Bounds]:
+    def _refined(self, parts: Subdomains) -> tuple[Relaxed, Bounds]:
         """The parts with every tensor enclosed anew, within what they inherit."""
         bounds = self._enclosed(parts, self._splits(parts))
         return Relaxed.whole(bounds, self.units), bounds
 
-    def _enclosed(self, parts: Parts, splits: Mapping[str, Tensor] | None = None) -> Bounds:
+    def _enclosed(self, parts: Subdomains, splits: Mapping[str, Tensor] | None = None) -> Bounds:
         """Every tensor of some parts, within what they inherit.
 
         Tensors that no activation lies before are the same in every part.
@@ -261,7 +266,7 @@ class BranchAndBound(RootSearch):
         bounds.compute(refine=self.small)
         return bounds
 
-    def _splits(self, parts: Parts) -> dict[str, Tensor]:
+    def _splits(self, parts: Subdomains) -> dict[str, Tensor]:
         """By tensor, the parts in which units of it that are open at the root have a sign."""
         open_ = (self.whole.lower < 0) & (self.whole.upper > 0)
         split = (signs_of(parts.lower, parts.upper) != 0) & open_[parts.root]
@@ -270,12 +275,12 @@ class BranchAndBound(RootSearch):
 
     def _survivors(
         self,
-        parts: Parts,
+        parts: Subdomains,
         relaxed: Relaxed,
         empty: Tensor,
         choice: Choice,
         signs: Tensor,
-    ) -> Parts:
+    ) -> Subdomains:
         """The parts whose bound does not reach, with what was learnt about them."""
         offsets = self.roots.offsets[parts.root]
         value = choice.found.value[:, 0]
@@ -286,7 +291,7 @@ class BranchAndBound(RootSearch):
         done |= empty
         rows = relaxed.coefficients(choice.found)
         left = (~done).nonzero().flatten()
-        learnt = Parts(
+        learnt = Subdomains(
             root=parts.root,
             lower=relaxed.lower,
             upper=relaxed.upper,
@@ -299,7 +304,7 @@ class BranchAndBound(RootSearch):
         )
         return learnt[left]
 
-    def _best_split(self, parts: Parts) -> Parts:
+    def _best_split(self, parts: Subdomains) -> Subdomains:
         """The children of each part at the units that promise most.
 
         The costliest units of each part are tried with one backward pass, a row for each side, at
@@ -318,7 +323,7 @@ class BranchAndBound(RootSearch):
         order = promise.argsort(dim=1, descending=True)[:, : self._depth(parts, self.levels)]
         return children_of(parts, best.indices.gather(1, order), best.values.gather(1, order) > 0)
 
-    def _tried_split(self, programs: Programs, parts: Parts) -> Parts:
+    def _tried_split(self, programs: Programs, parts: Subdomains) -> Subdomains:
         """The children of each part at the unit whose two sides gain most.
 
         What splits of a unit gained before, for each unit of its gap, says what one will gain.
@@ -348,16 +353,16 @@ class BranchAndBound(RootSearch):
         order = score.argmax(1, keepdim=True)
         return children_of(parts, best.indices.gather(1, order), best.values.gather(1, order) > 0)
 
-    def _costliest_split(self, parts: Parts) -> Parts:
+    def _costliest_split(self, parts: Subdomains) -> Subdomains:
         """The children of each part at the units that cost most, none of them tried before."""
         best = parts.scores.topk(self._depth(parts, COSTLIEST), dim=1)
         return children_of(parts, best.indices, best.values > 0)
 
-    def _depth(self, parts: Parts, most: int) -> int:
+    def _depth(self, parts: Subdomains, most: int) -> int:
         """How many units of each part are split at once, so that a batch holds its children."""
         return min(most, len(self.units), int(math.log2(max(2, self.width // len(parts)))))
 
-    def _promise(self, parts: Parts, units: Tensor) -> Tensor:
+    def _promise(self, parts: Subdomains, units: Tensor) -> Tensor:
         """How good the worse side of a split at each of these units is, [n, candidates]."""
         count = units.shape[1]
         relaxed = self._relaxed(parts)
@@ -393,11 +398,11 @@ class BranchAndBound(RootSearch):
             start += len(columns)
         return sides
 
-    def _bound(self, parts: Parts) -> list[Parts] | None:
+    def _bound(self, parts: Subdomains) -> list[Subdomains] | None:
         """Bound the parts; those still open, or None when a witness was found."""
         self.parts += len(parts)
         self.deadline.spend(len(parts))
-        survivors: list[Parts] = []
+        survivors: list[Subdomains] = []
         for some in batches(len(parts), self.width):
             batch = parts[some]
             relaxed, choice, left = self._bounded(batch)
@@ -445,10 +450,10 @@ class BranchAndBound(RootSearch):
         survivors = self._bound(roots[torch.isin(roots.root, waiting)])
         if survivors is None:
             return True
-        self._queue = Parts.joined([roots[:0], *survivors])
+        self._queue = Subdomains.joined([roots[:0], *survivors])
         return False
 
-    def _solved(self, programs: Programs, parts: Parts) -> Parts | None:
+    def _solved(self, programs: Programs, parts: Subdomains) -> Subdomains | None:
         """What the duals of their linear programs leave of some parts; None if refuted."""
         found = programs.solve(parts.root, parts.lower, parts.upper, parts.signs)
         if self.attempt(found.points, self.roots.problems[parts.root]):
@@ -468,7 +473,7 @@ class BranchAndBound(RootSearch):
         parts = replace(parts, value=torch.maximum(parts.value, reached), scores=scores)
         return parts[(~done).nonzero().flatten()]
 
-    def _bounded(self, batch: Parts, steps: int = STEPS) -> tuple[Relaxed, Choice, Parts]:
+    def _bounded(self, batch: Subdomains, steps: int = STEPS) -> tuple[Relaxed, Choice, Subdomains]:
         """Bound a batch of parts: with which lines, by which choice, and what stays open."""
         relaxed, empty = self._closer(batch)
         signs, duals = batch.signed(relaxed.lower, relaxed.upper, self.units.leaks)
@@ -484,7 +489,7 @@ class BranchAndBound(RootSearch):
         )
         return relaxed, choice, self._survivors(batch, relaxed, empty, choice, signs)
 
-    def _leaf(self, part: Parts) -> str:
+    def _leaf(self, part: Subdomains) -> str:
         """Close a part without open units: proved, refuted or close."""
         self.deadline.spend(1)
         _, bounds = self._refined(part)

@@ -1,4 +1,4 @@
-"""Halving: cut the ranges of few inputs in two until every part is bounded well enough.
+"""Input split: cut the ranges of few inputs in two until every subdomain is bounded well enough.
 
 Some functions have no two pieces to split: sigmoid, tanh, the square in the 2-norm; and the corners
 of a 2-ball are none. As boxes shrink their bounds become exact all the same, so where few numbers
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from provable_circuits.verify.bounding.bounds import Bounds
 from provable_circuits.verify.bounding.region import Region
-from provable_circuits.verify.bounding.root_problems import Roots, RootSearch, Try, slip
+from provable_circuits.verify.bounding.root_problems import RootProblems, RootSearch, Try, slip
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.encoder import InputRange
 
@@ -26,10 +26,10 @@ WIDTH = 128
 """Boxes bounded at once, at most."""
 
 
-class Halving(RootSearch):
+class InputSplit(RootSearch):
     """Decides rows by halving where their inputs range."""
 
-    def __init__(self, roots: Roots, attempt: Try, deadline: Deadline) -> None:
+    def __init__(self, roots: RootProblems, attempt: Try, deadline: Deadline) -> None:
         super().__init__(roots, attempt, deadline)
         ranges = self.region.ranges
         self.names = list(ranges)

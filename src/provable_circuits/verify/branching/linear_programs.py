@@ -19,9 +19,9 @@ from torch import Tensor
 from provable_circuits.verify.bounding.bounds import Bounds
 from provable_circuits.verify.bounding.crown import backward
 from provable_circuits.verify.bounding.relaxed import Relaxed
-from provable_circuits.verify.bounding.root_problems import Roots
-from provable_circuits.verify.bounding.unstable import Units
-from provable_circuits.verify.branching.branch_and_bound.triangle import Floats, Solved, Triangle
+from provable_circuits.verify.bounding.root_problems import RootProblems
+from provable_circuits.verify.bounding.unstable import UnstableUnits
+from provable_circuits.verify.branching.triangle import Floats, Solved, Triangle
 from provable_circuits.verify.deadline import Deadline
 
 MOST_UNITS = 128
@@ -36,7 +36,7 @@ LEAST_GAP = 1e-9
 """Gaps below this are the solver's rounding."""
 
 
-def has_programs(bounds: Bounds, units: Units) -> bool:
+def has_programs(bounds: Bounds, units: UnstableUnits) -> bool:
     """Whether the parts of some problems are programs of a few milliseconds each."""
     sizes = [box.lower[0].numel() for box in bounds.region.ranges.values()]
     return (
@@ -107,7 +107,7 @@ class PseudoCosts:
 class Programs:
     """The programs of some roots."""
 
-    def __init__(self, roots: Roots, units: Units, deadline: Deadline) -> None:
+    def __init__(self, roots: RootProblems, units: UnstableUnits, deadline: Deadline) -> None:
         self.roots = roots
         self.units = units
         self.deadline = deadline

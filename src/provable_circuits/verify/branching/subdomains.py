@@ -1,4 +1,4 @@
-"""Parts of a branch and bound: sets of inputs on which some ReLU inputs have fixed signs."""
+"""Subdomains of a branch and bound: sets of inputs on which some ReLU inputs have fixed signs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parts:
-    """Parts, n of them, each a row of every tensor; units are the open ones of the roots.
+class Subdomains:
+    """Subdomains, n of them, each a row of every tensor; units are the open ones of the roots.
 
     Attributes:
         root: which root each descends from, [n].
@@ -38,19 +38,19 @@ class Parts:
     def __len__(self) -> int:
         return len(self.root)
 
-    def __getitem__(self, index: Tensor | slice) -> Parts:
-        return Parts(*(getattr(self, field.name)[index] for field in fields(self)))
+    def __getitem__(self, index: Tensor | slice) -> Subdomains:
+        return Subdomains(*(getattr(self, field.name)[index] for field in fields(self)))
 
     @staticmethod
-    def joined(several: Sequence[Parts]) -> Parts:
+    def joined(several: Sequence[Subdomains]) -> Subdomains:
         """All parts of several batches."""
-        return Parts(
-            *(torch.cat([getattr(parts, f.name) for parts in several]) for f in fields(Parts))
+        return Subdomains(
+            *(torch.cat([getattr(parts, f.name) for parts in several]) for f in fields(Subdomains))
         )
 
-    def split(self, units: Tensor) -> Parts:
+    def split(self, units: Tensor) -> Subdomains:
         """Two children of each part at its unit, [n]: 2 n parts, nonnegative ones first."""
-        children = Parts.joined([self, self])
+        children = Subdomains.joined([self, self])
         place = torch.arange(len(children), device=units.device)
         unit = units.repeat(2)
         sign = torch.ones(len(children), dtype=torch.float64, device=units.device)
@@ -79,13 +79,13 @@ def signs_of(lower: Tensor, upper: Tensor) -> Tensor:
     return (lower >= 0).double() - ((upper <= 0) & (lower < 0)).double()
 
 
-def children_of(parts: Parts, units: Tensor, real: Tensor) -> Parts:
+def children_of(parts: Subdomains, units: Tensor, real: Tensor) -> Subdomains:
     """The children of parts at units [n, levels], one after the other, where they are ``real``."""
     children, origin = parts, torch.arange(len(parts), device=units.device)
     for level in range(units.shape[1]):
         further = real[origin, level]
         split = children[further].split(units[origin[further], level])
-        children = Parts.joined([children[~further], split])
+        children = Subdomains.joined([children[~further], split])
         origin = torch.cat([origin[~further], origin[further].repeat(2)])
     return children
 

@@ -35,7 +35,7 @@ from torch import Tensor
 
 from provable_circuits.network.ops import Constant, Input, LinearOp
 from provable_circuits.verify.bounding.bounds import Bounds
-from provable_circuits.verify.bounding.unstable import Units
+from provable_circuits.verify.bounding.unstable import UnstableUnits
 from provable_circuits.verify.deadline import Deadline
 
 Floats = NDArray[np.float64]
@@ -106,7 +106,7 @@ class Triangle:
         deadline: when to stop.
     """
 
-    def __init__(self, bounds: Bounds, units: Units, deadline: Deadline) -> None:
+    def __init__(self, bounds: Bounds, units: UnstableUnits, deadline: Deadline) -> None:
         self.bounds = bounds
         self.units = units
         self.deadline = deadline

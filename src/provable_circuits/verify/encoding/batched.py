@@ -68,7 +68,7 @@ class Gate(LinearOp):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Together:
+class BatchedProblem:
     """Several circuits under one claim, ready to be bounded in one pass.
 
     Attributes:
@@ -90,16 +90,16 @@ class Together:
     common: frozenset[str]
 
 
-def encode_together(encoder: Encoder, circuits: Sequence[Circuit]) -> Together:
+def encode_batch(encoder: Encoder, circuits: Sequence[Circuit]) -> BatchedProblem:
     """One query about several circuits.
 
     A tensor is shared with the network if no circuit removes anything upstream of it, so bounds are
     tightest for circuits that remove from the same sites.
     """
-    return _Writer(encoder, circuits).query()
+    return _BatchWriter(encoder, circuits).query()
 
 
-class _Writer:
+class _BatchWriter:
     """One query while it is written."""
 
     def __init__(self, encoder: Encoder, circuits: Sequence[Circuit]) -> None:
@@ -114,13 +114,13 @@ class _Writer:
         self.made: dict[str, str] = {}
         self.common: set[str] = set()
 
-    def query(self) -> Together:
+    def query(self) -> BatchedProblem:
         e, count = self.e, len(self.circuits)
         output = e.network.outputs[0]
         circuit = self._circuit(output)
         reference = self._network(output) if e.specification.needs_reference else None
         y = e.specification.write(self.builder, reference, circuit)
-        return Together(
+        return BatchedProblem(
             graph=self.builder.build([y]),
             ranges=self.ranges,
             rows=e.specification.rows.repeat(count, 1, 1),

@@ -90,7 +90,7 @@ class Cell:
     ends: Mapping[int, Ends]
 
 
-class Search(Generic[Found]):
+class CellSearch(Generic[Found]):
     """Decides whether any of several forms exceeds zero anywhere.
 
     Args:

@@ -51,7 +51,7 @@ from provable_circuits.verify.exact.domains import (
 )
 from provable_circuits.verify.exact.forms import ZERO, Atoms, Form, combination
 from provable_circuits.verify.exact.network import RationalNetwork, size_of
-from provable_circuits.verify.exact.search import Budget, Search, TooManyCells, Values
+from provable_circuits.verify.exact.search import Budget, CellSearch, TooManyCells, Values
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
 
 STAGE = "exact"
@@ -130,7 +130,7 @@ class Exact:
                 if constraints is None:
                     return None
                 forms = [form for _, form in constraints]
-                search = Search(question.atoms, forms, question.confirm, budget, deadline)
+                search = CellSearch(question.atoms, forms, question.confirm, budget, deadline)
                 witness = search.run()
                 if witness is not None:
                     return Refuted(witness, STAGE)

@@ -11,7 +11,7 @@ from torch import Tensor
 from provable_circuits.verify.bounding.alpha import Adam
 from provable_circuits.verify.neuron_hull.hull_bound import Multipliers, through
 from provable_circuits.verify.neuron_hull.lines import Settled
-from provable_circuits.verify.neuron_hull.matrix import Matrix
+from provable_circuits.verify.neuron_hull.matrix import HullMatrix
 from provable_circuits.verify.neuron_hull.presolved import Condensed
 
 RATE = 0.35
@@ -19,7 +19,7 @@ SIGN_RATE = 0.7
 MOMENTUM = 0.6
 
 
-class Layer:
+class HullLayer:
     """What the open units of one layer read, whatever part they are in."""
 
     def __init__(self, problem: Condensed, settled: Settled, dtype: torch.dtype) -> None:
@@ -29,20 +29,20 @@ class Layer:
         self.count = sparse.count
         self.values = sparse.values[moving].to(dtype)
         self.sizes, self.turns = self.values.abs(), self.values.sign()
-        self.matrix = Matrix(torch.cat([problem.first.cube.to(dtype), settled.lines.to(dtype)]))
+        self.matrix = HullMatrix(torch.cat([problem.first.cube.to(dtype), settled.lines.to(dtype)]))
         self.held = settled.held.to(dtype)
         self.total = sparse.total.to(dtype)
         self.constant = problem.first.constant.to(dtype)
 
 
-class Units:
+class HullUnits:
     """The open units of one layer in k parts, with what is chosen for them.
 
     Shares are many numbers, and the time of a step is that of reading and writing them; so what is
     as large is written over what is no longer needed.
     """
 
-    def __init__(self, layer: Layer, sign: Tensor, start: Multipliers) -> None:
+    def __init__(self, layer: HullLayer, sign: Tensor, start: Multipliers) -> None:
         dtype = layer.values.dtype
         self.layer = layer
         self.sign = sign.to(dtype)

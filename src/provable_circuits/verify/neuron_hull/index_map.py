@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from provable_circuits.verify.neuron_hull.hull_bound import Multipliers
-from provable_circuits.verify.neuron_hull.layerwise_dual import Chain
+from provable_circuits.verify.neuron_hull.layerwise_dual import LayerwiseDual
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Frame:
+class IndexMap:
     """What the signs and multipliers of a problem's parts belong to.
 
     Attributes:
@@ -37,7 +37,7 @@ class Frame:
     columns: Tensor
 
     @staticmethod
-    def of(chain: Chain, units: Tensor, coordinates: Tensor) -> Frame:
+    def of(chain: LayerwiseDual, units: Tensor, coordinates: Tensor) -> IndexMap:
         """The frame of a chain whose units and coordinates have these numbers."""
         sizes = chain.sizes
         start, owners, columns = sizes[0], [], []
@@ -46,7 +46,7 @@ class Frame:
             owners.append((settled.moving + start).unsqueeze(1).expand_as(own).flatten())
             columns.append(own.flatten())
             start += size
-        return Frame(units, coordinates, sizes, torch.cat(owners), torch.cat(columns))
+        return IndexMap(units, coordinates, sizes, torch.cat(owners), torch.cat(columns))
 
 
 class Match:
@@ -57,7 +57,7 @@ class Match:
         shares: the same, [shares].
     """
 
-    def __init__(self, old: Frame, new: Frame) -> None:
+    def __init__(self, old: IndexMap, new: IndexMap) -> None:
         self.old, self.new = old, new
         self.units = _places(old.units, new.units)
         columns = _places(old.coordinates, new.coordinates)

@@ -30,9 +30,9 @@ import torch
 from torch import Tensor
 
 from provable_circuits.verify.bounding.alpha import Adam
-from provable_circuits.verify.neuron_hull.ascent import Layer, Units
+from provable_circuits.verify.neuron_hull.ascent import HullLayer, HullUnits
 from provable_circuits.verify.neuron_hull.hull_bound import Multipliers, Signs, allowed, brackets
-from provable_circuits.verify.neuron_hull.layerwise_dual import Chain
+from provable_circuits.verify.neuron_hull.layerwise_dual import LayerwiseDual
 from provable_circuits.verify.neuron_hull.presolved import Condensed, Rows
 
 DUAL_RATE = 0.07
@@ -89,17 +89,17 @@ class _Second:
         self.duals = allowed(moved, self.signs, self.weights)
 
 
-class Joint:
+class JointDual:
     """Chooses all multipliers for parts of one problem."""
 
-    def __init__(self, chain: Chain) -> None:
+    def __init__(self, chain: LayerwiseDual) -> None:
         self.chain = chain
         self.dtype = dtype = chain.dtype
         second = chain.problem.second
         self.cube, self.first = second.cube.to(dtype), second.first.to(dtype)
         self.constant = second.constant.to(dtype)
         self.layers = [
-            Layer(problem, settled, dtype)
+            HullLayer(problem, settled, dtype)
             for problem, settled in zip(chain.problems, chain.settled, strict=True)
         ]
         self.slopes = [layer.slopes.to(dtype) for layer in chain.layers]
@@ -120,7 +120,7 @@ class Joint:
         cube, first, constant = goal.cube.to(dtype), goal.first.to(dtype), goal.constant.to(dtype)
         second = _Second(problem, signs[0].second, goal.second, start[0].second)
         top, *layers = (
-            Units(layer, known.first, chosen)
+            HullUnits(layer, known.first, chosen)
             for layer, known, chosen in zip(self.layers, signs, start, strict=True)
         )
         below = list(zip(self.chain.layers, layers, self.slopes, self.doubled, strict=True))

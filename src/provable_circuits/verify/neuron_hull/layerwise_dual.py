@@ -21,7 +21,7 @@ from provable_circuits.verify.neuron_hull.lines import Settled
 from provable_circuits.verify.neuron_hull.presolved import Below, Condensed, Rows
 
 
-class Chain:
+class LayerwiseDual:
     """A condensed problem, and the layers that have gaps in it, one below the other.
 
     Args:
@@ -47,9 +47,9 @@ class Chain:
         self.deadline = deadline
         self._settled = settled
 
-    def of(self, problem: Condensed) -> Chain:
+    def of(self, problem: Condensed) -> LayerwiseDual:
         """Another problem over the same layers, with nothing of its lines settled yet."""
-        return Chain(problem, self.layers, self.dtype, self.deadline)
+        return LayerwiseDual(problem, self.layers, self.dtype, self.deadline)
 
     @property
     def problems(self) -> list[Condensed]:
@@ -78,7 +78,7 @@ class Chain:
 
     def narrowed(
         self, chosen: Sequence[Multipliers], moving: Sequence[Tensor]
-    ) -> tuple[Chain, list[Multipliers]]:
+    ) -> tuple[LayerwiseDual, list[Multipliers]]:
         """The chain with most shares settled as they are, and the same multipliers for it.
 
         Args:
@@ -95,7 +95,7 @@ class Chain:
             replace(own, shares=own.shares[:, mask])
             for own, mask in zip(chosen, moving, strict=True)
         ]
-        return Chain(self.problem, self.layers, self.dtype, self.deadline, settled), left
+        return LayerwiseDual(self.problem, self.layers, self.dtype, self.deadline, settled), left
 
     @property
     def sizes(self) -> list[int]:

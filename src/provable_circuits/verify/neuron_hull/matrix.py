@@ -14,7 +14,7 @@ SPARSE = 0.2
 """A matrix with no larger a share of nonzero entries is treated as sparse."""
 
 
-class Matrix:
+class HullMatrix:
     """A matrix [r, n] for products from both sides."""
 
     def __init__(self, matrix: Tensor) -> None:

@@ -35,7 +35,7 @@ NARROW = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Walk:
+class _UpwardPass:
     """Rows as they reached activations and inputs, flat; what is constant; the error of all."""
 
     activations: dict[str, Tensor]
@@ -52,7 +52,7 @@ class _Nowhere(Region):
         return rows.new_zeros(rows.shape[:2])
 
 
-class Condenser:
+class Presolver:
     """Condenses rows of one problem.
 
     Args:
@@ -246,7 +246,7 @@ class Condenser:
 
     # --- walking ---------------------------------------------------------------------------------
 
-    def _walk(self, start: str, rows: Tensor) -> _Walk:
+    def _walk(self, start: str, rows: Tensor) -> _UpwardPass:
         """The identity that backward passes find for rows [1, r, *shape] of a tensor."""
         activations: dict[str, list[Tensor]] = {}
         inputs: dict[str, list[Tensor]] = {}
@@ -262,14 +262,14 @@ class Condenser:
                 inputs.setdefault(name, []).append(value[0].flatten(1))
             constant.append(found.value[0] + found.error[0])
             error.append(found.error[0] + found.value[0].abs() * 2.0**-51)
-        return _Walk(
+        return _UpwardPass(
             {name: torch.cat(parts) for name, parts in activations.items()},
             {name: torch.cat(parts) for name, parts in inputs.items()},
             torch.cat(constant),
             torch.cat(error),
         )
 
-    def _walk_units(self, node: Node) -> _Walk:
+    def _walk_units(self, node: Node) -> _UpwardPass:
         """The inputs of an activation's own units."""
         units = self.own[node.name].nonzero().flatten()
         source = node.inputs[0]
@@ -278,7 +278,7 @@ class Condenser:
         rows.scatter_(1, units.unsqueeze(1), 1.0)
         return self._walk(source, rows.reshape(1, len(units), *shape))
 
-    def _reached(self, node: Node, walks: list[_Walk]) -> Tensor:
+    def _reached(self, node: Node, walks: list[_UpwardPass]) -> Tensor:
         """Which open units of an activation some walk meets."""
         reached = torch.zeros_like(self.open[node.name])
         for walk in walks:
@@ -286,7 +286,7 @@ class Condenser:
                 reached |= (walk.activations[node.name] != 0).any(0)
         return reached & self.open[node.name]
 
-    def _kept(self, nodes: list[Node], walks: list[_Walk]) -> list[Node]:
+    def _kept(self, nodes: list[Node], walks: list[_UpwardPass]) -> list[Node]:
         """Make the units that some walk meets the own ones; those activations that have any."""
         for node in nodes:
             self.own[node.name] = self._reached(node, walks)
@@ -299,7 +299,7 @@ class Condenser:
 
     # --- putting together ------------------------------------------------------------------------
 
-    def _rows(self, walk: _Walk) -> Rows:
+    def _rows(self, walk: _UpwardPass) -> Rows:
         """A walk in terms of the cube and the open units."""
         constant, radius = walk.constant, walk.error
         scale = constant.abs()
@@ -341,7 +341,7 @@ class Condenser:
             radius,
         )
 
-    def _columns(self, walk: _Walk, nodes: list[Node]) -> Tensor:
+    def _columns(self, walk: _UpwardPass, nodes: list[Node]) -> Tensor:
         """What the walk brought to the own units of some activations."""
         pieces = [walk.constant.new_zeros(len(walk.constant), 0)]
         for node in nodes:

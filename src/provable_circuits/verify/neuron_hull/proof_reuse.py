@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from provable_circuits.verify.encoding.encoder import Query
-from provable_circuits.verify.neuron_hull.saved_tree import Outline
+from provable_circuits.verify.neuron_hull.saved_tree import SavedTree
 
 POSITIONS = 2**40
 """More than any tensor has."""
@@ -20,7 +20,7 @@ Row = tuple[int, tuple[float, ...]]
 
 
 @dataclass(slots=True, eq=False)
-class Outlines:
+class SavedTrees:
     """The latest outlines of rows, oldest first.
 
     Attributes:
@@ -28,10 +28,10 @@ class Outlines:
         tensors: the numbers of tensors that were met.
     """
 
-    rows: dict[Row, Outline] = field(default_factory=dict)
+    rows: dict[Row, SavedTree] = field(default_factory=dict)
     tensors: dict[str, int] = field(default_factory=dict)
 
-    def keep(self, found: dict[Row, Outline]) -> None:
+    def keep(self, found: dict[Row, SavedTree]) -> None:
         """Keep newer outlines; the oldest are forgotten where all take too much room."""
         for row, outline in found.items():
             self.rows.pop(row, None)
@@ -39,19 +39,19 @@ class Outlines:
         _forget(self.rows)
 
 
-class Past:
-    """Outlines of earlier proofs for one question, and those of its own.
+class ProofReuse:
+    """Saved trees of earlier proofs for one question, and those of its own.
 
     Args:
         outlines: those of earlier proofs.
         query: the question.
     """
 
-    def __init__(self, outlines: Outlines, query: Query) -> None:
+    def __init__(self, outlines: SavedTrees, query: Query) -> None:
         self.outlines = outlines
         self.query = query
         self.own = {held.node: name for name, held in query.tensors.items()}
-        self.found: dict[Row, Outline] = {}
+        self.found: dict[Row, SavedTree] = {}
         """The outlines of rows that were proved for this question."""
 
     def numbers(self, name: str, positions: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ class Past:
         known = self.outlines.tensors
         return known.setdefault(tensor, len(known)) * POSITIONS + positions
 
-    def add(self, row: Row, outline: Outline | None) -> None:
+    def add(self, row: Row, outline: SavedTree | None) -> None:
         """A row of this question was proved; its outline, if it is not too large."""
         if outline is not None:
             self.found[row] = outline
@@ -79,7 +79,7 @@ class Past:
         self.outlines.keep(self.found)
 
 
-def _forget(rows: dict[Row, Outline]) -> None:
+def _forget(rows: dict[Row, SavedTree]) -> None:
     """Forget the oldest outlines where all take too much room."""
     held = sum(outline.numbers for outline in rows.values())
     while held > MOST_NUMBERS:

@@ -19,15 +19,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from provable_circuits.verify.neuron_hull.index_map import Frame, Match
-from provable_circuits.verify.neuron_hull.subdomains import UNIT_NUMBERS, Parts
+from provable_circuits.verify.neuron_hull.index_map import IndexMap, Match
+from provable_circuits.verify.neuron_hull.subdomains import UNIT_NUMBERS, HullSubdomains
 
 PLACES = 8
 """Numbers of two bytes that a frame has for every share: a unit and a column."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outline:
+class SavedTree:
     """The leaves of a row's proof.
 
     Attributes:
@@ -38,11 +38,11 @@ class Outline:
         leaves: the parts that were closed.
     """
 
-    whole: Frame
-    root: Parts
+    whole: IndexMap
+    root: HullSubdomains
     moving: Tensor
-    frame: Frame
-    leaves: Parts
+    frame: IndexMap
+    leaves: HullSubdomains
 
     @property
     def numbers(self) -> int:
@@ -51,7 +51,7 @@ class Outline:
         units = (len(self.leaves) + 1) * UNIT_NUMBERS * len(self.frame.units)
         return shares + units + (1 + PLACES) * len(self.whole.owners)
 
-    def carried(self, whole: Frame, row: Parts) -> tuple[Parts, Tensor]:
+    def carried(self, whole: IndexMap, row: HullSubdomains) -> tuple[HullSubdomains, Tensor]:
         """A row of another problem with the multipliers of this one, and which units are moving."""
         match = Match(self.whole, whole)
         chosen = match.carried(self.root.chosen, row.chosen)
@@ -61,7 +61,7 @@ class Outline:
 
 
 class Cover:
-    """Parts that cover a row, with the signs and multipliers of an earlier proof's leaves.
+    """Subdomains that cover a row, with the signs and multipliers of an earlier proof's leaves.
 
     Args:
         outline: the earlier proof.
@@ -69,7 +69,7 @@ class Cover:
         root: the row; its multipliers serve where a leaf has none.
     """
 
-    def __init__(self, outline: Outline, frame: Frame, root: Parts) -> None:
+    def __init__(self, outline: SavedTree, frame: IndexMap, root: HullSubdomains) -> None:
         self.leaves = outline.leaves
         self.root = root
         self.match = Match(outline.frame, frame)
@@ -79,7 +79,7 @@ class Cover:
     def __len__(self) -> int:
         return len(self.places)
 
-    def __getitem__(self, index: Tensor | slice) -> Parts:
+    def __getitem__(self, index: Tensor | slice) -> HullSubdomains:
         """Some of the parts."""
         leaves = self.leaves[self.places[index]]
         whole = self.root[torch.zeros_like(leaves.row)]

@@ -18,24 +18,24 @@ from torch import Tensor
 from provable_circuits.network.ops import ReLU
 from provable_circuits.verify.bounding.bounds import Structure
 from provable_circuits.verify.bounding.region import Region
-from provable_circuits.verify.bounding.root_problems import Roots, RootSearch, Try
+from provable_circuits.verify.bounding.root_problems import RootProblems, RootSearch, Try
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.neuron_hull.index_map import Frame
-from provable_circuits.verify.neuron_hull.layerwise_dual import Chain
-from provable_circuits.verify.neuron_hull.presolve import Condenser
-from provable_circuits.verify.neuron_hull.proof_reuse import Past, Row
+from provable_circuits.verify.neuron_hull.index_map import IndexMap
+from provable_circuits.verify.neuron_hull.layerwise_dual import LayerwiseDual
+from provable_circuits.verify.neuron_hull.presolve import Presolver
+from provable_circuits.verify.neuron_hull.proof_reuse import ProofReuse, Row
 from provable_circuits.verify.neuron_hull.saved_tree import Cover
 from provable_circuits.verify.neuron_hull.subdomains import (
     MOST_ENTRIES,
-    PartBounds,
-    Parts,
+    HullSubdomains,
+    SubdomainBounds,
     moving_units,
 )
-from provable_circuits.verify.neuron_hull.tightening import closer_second
-from provable_circuits.verify.neuron_hull.tree import Ground, Tree, WitnessFound
+from provable_circuits.verify.neuron_hull.tightening import tighten_second_layer
+from provable_circuits.verify.neuron_hull.tree import Ground, HullTree, WitnessFound
 
 FIRST_PARTS, MOST_PARTS = 64, 2**14
-"""Parts of a row after which it is given up: at first, and in the end."""
+"""Subdomains of a row after which it is given up: at first, and in the end."""
 
 
 def has_hulls(structure: Structure, region: Region) -> bool:
@@ -51,7 +51,12 @@ class HullSearch(RootSearch):
     """
 
     def __init__(
-        self, roots: Roots, attempt: Try, deadline: Deadline, past: Past, most: int = MOST_PARTS
+        self,
+        roots: RootProblems,
+        attempt: Try,
+        deadline: Deadline,
+        past: ProofReuse,
+        most: int = MOST_PARTS,
     ) -> None:
         super().__init__(roots, attempt, deadline)
         self.past = past
@@ -68,7 +73,7 @@ class HullSearch(RootSearch):
             rows = (self.roots.problems == problem).nonzero().flatten()
             bounds = self.roots.bounds.select(rows[:1])
             goal = self.roots.rows[rows].transpose(0, 1)
-            condenser = Condenser(bounds, self.start, goal, self.roots.offsets[rows])
+            condenser = Presolver(bounds, self.start, goal, self.roots.offsets[rows])
             chain = self._chain(condenser)
             if chain is None:
                 self.too_large.add(problem)
@@ -80,9 +85,9 @@ class HullSearch(RootSearch):
             left.append(rows[open_])
         return torch.cat(left)
 
-    def _decide(self, chain: Chain, condenser: Condenser, rows: Tensor) -> Tensor | None:
+    def _decide(self, chain: LayerwiseDual, condenser: Presolver, rows: Tensor) -> Tensor | None:
         """Which of one problem's rows stay open; None when there is a witness."""
-        bounds = PartBounds(closer_second(chain))
+        bounds = SubdomainBounds(tighten_second_layer(chain))
         found = bounds.roots()
         if len(found.bounds):
             self.reached = min(self.reached, float(found.bounds.min()))
@@ -92,7 +97,7 @@ class HullSearch(RootSearch):
             return rows[:0]
         ground = Ground(
             bounds,
-            Frame.of(bounds.chain, *condenser.numbered(self.past.numbers)),
+            IndexMap.of(bounds.chain, *condenser.numbered(self.past.numbers)),
             lambda cube: self._try(condenser, cube, rows),
             self.deadline,
         )
@@ -107,7 +112,7 @@ class HullSearch(RootSearch):
                 left.append(part.row)
         return torch.cat(left) if left else rows[:0]
 
-    def _proved(self, ground: Ground, row: Row, part: Parts, lined: Tensor) -> bool:
+    def _proved(self, ground: Ground, row: Row, part: HullSubdomains, lined: Tensor) -> bool:
         """Whether a row that is left open is proved by splitting it.
 
         Args:
@@ -118,19 +123,19 @@ class HullSearch(RootSearch):
         """
         tree = self._again(ground, row, part)
         if tree is None:
-            tree = Tree(ground, part, moving_units(lined))
+            tree = HullTree(ground, part, moving_units(lined))
             if not tree.proved(tree.root, self.most):
                 return False
         self.reached = min(self.reached, tree.reached)
         self.past.add(row, tree.outline)
         return True
 
-    def _again(self, ground: Ground, row: Row, part: Parts) -> Tree | None:
+    def _again(self, ground: Ground, row: Row, part: HullSubdomains) -> HullTree | None:
         """The tree that proves a row, begun as when it was last proved; None if that fails."""
         outline = self.past.outlines.rows.get(row)
         if outline is None or len(outline.leaves) > self.most:
             return None
-        tree = Tree(ground, *outline.carried(ground.frame, part))
+        tree = HullTree(ground, *outline.carried(ground.frame, part))
         cover = Cover(outline, tree.frame, tree.root)
         proved = tree.fits(cover) and tree.proved(tree.begun(cover), self.most)
         return tree if proved else None
@@ -139,15 +144,15 @@ class HullSearch(RootSearch):
         """Which row of the claim the one in this place is."""
         return int(self.roots.problems[place]), tuple(self.roots.rows[place].flatten().tolist())
 
-    def _chain(self, condenser: Condenser) -> Chain | None:
+    def _chain(self, condenser: Presolver) -> LayerwiseDual | None:
         """What was condensed, unless it is too large."""
         problem = condenser.problem
         if problem.sparse.values.numel() > MOST_ENTRIES:
             return None
-        chain = Chain(problem, condenser.below(), self.structure.guide, self.deadline)
+        chain = LayerwiseDual(problem, condenser.below(), self.structure.guide, self.deadline)
         return chain if chain.entries <= MOST_ENTRIES else None
 
-    def _try(self, condenser: Condenser, cube: Tensor, rows: Tensor) -> bool:
+    def _try(self, condenser: Presolver, cube: Tensor, rows: Tensor) -> bool:
         """Whether a corner that a bound points to is a witness."""
         if not len(cube):
             return False

@@ -1,4 +1,4 @@
-"""Parts of the rows of a condensed problem, and their bounds.
+"""Subdomains of the rows of a condensed problem, and their bounds.
 
 A part is where some units have fixed signs. It starts from the multipliers of the one that it was
 split from, and is closed when those chosen for it certify that its row is not negative, through the
@@ -19,8 +19,8 @@ from torch import Tensor
 
 from provable_circuits.verify.bounding.scores import LEAST, hinges
 from provable_circuits.verify.neuron_hull.hull_bound import Multipliers
-from provable_circuits.verify.neuron_hull.joint_dual import Joint, Seen
-from provable_circuits.verify.neuron_hull.layerwise_dual import Chain
+from provable_circuits.verify.neuron_hull.joint_dual import JointDual, Seen
+from provable_circuits.verify.neuron_hull.layerwise_dual import LayerwiseDual
 
 ROOT_STEPS, PART_STEPS = 40, 12
 
@@ -41,8 +41,8 @@ CLOSE = 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parts:
-    """Parts, k of them; units are those of the second layer, the first, and all further down.
+class HullSubdomains:
+    """Subdomains, k of them; units are those of the second layer, the first, and all further down.
 
     Attributes:
         row: which row each belongs to, [k].
@@ -61,8 +61,8 @@ class Parts:
     def __len__(self) -> int:
         return len(self.row)
 
-    def __getitem__(self, index: Tensor | slice) -> Parts:
-        return Parts(
+    def __getitem__(self, index: Tensor | slice) -> HullSubdomains:
+        return HullSubdomains(
             self.row[index],
             self.signs[index],
             tuple(own[index] for own in self.chosen),
@@ -71,10 +71,10 @@ class Parts:
         )
 
     @staticmethod
-    def joined(several: Sequence[Parts]) -> Parts:
+    def joined(several: Sequence[HullSubdomains]) -> HullSubdomains:
         """All parts of several batches."""
         layers = zip(*(parts.chosen for parts in several), strict=True)
-        return Parts(
+        return HullSubdomains(
             torch.cat([parts.row for parts in several]),
             torch.cat([parts.signs for parts in several]),
             tuple(Multipliers.joined(layer) for layer in layers),
@@ -82,10 +82,10 @@ class Parts:
             torch.cat([parts.scores for parts in several]),
         )
 
-    def split(self) -> Parts:
+    def split(self) -> HullSubdomains:
         """Two children of each, at the unit that promises most."""
         units = self.scores.argmax(1)
-        children = Parts.joined([self, self])
+        children = HullSubdomains.joined([self, self])
         place = torch.arange(len(children), device=units.device)
         children.signs[place, units.repeat(2)] = 1.0
         children.signs[place[len(self) :], units] = -1.0
@@ -106,8 +106,8 @@ class Bounded:
     """
 
     bounds: Tensor
-    closed: Parts
-    left: Parts
+    closed: HullSubdomains
+    left: HullSubdomains
     cube: Tensor
     lined: Tensor
 
@@ -116,14 +116,14 @@ class Bounded:
         """What several batches have shown."""
         return Bounded(
             torch.cat([batch.bounds for batch in several]),
-            Parts.joined([batch.closed for batch in several]),
-            Parts.joined([batch.left for batch in several]),
+            HullSubdomains.joined([batch.closed for batch in several]),
+            HullSubdomains.joined([batch.left for batch in several]),
             torch.cat([batch.cube for batch in several]),
             torch.cat([batch.lined for batch in several]),
         )
 
 
-def split(parts: Parts) -> Parts:
+def split(parts: HullSubdomains) -> HullSubdomains:
     """The halves of every part; of few parts, where all can be split again, the quarters."""
     halves = parts.split()
     again = len(parts) <= FEW and bool((halves.scores > 0).any(1).all())
@@ -141,45 +141,45 @@ def moving_units(lost: Tensor) -> Tensor:
 
 
 class Waiting:
-    """Parts that are to be split, the one with the least bound first.
+    """Subdomains that are to be split, the one with the least bound first.
 
     The multipliers of a part are many numbers. Each part is copied once, when it comes in, and not
     every time that others come and go.
     """
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Parts]] = []
+        self._heap: list[tuple[float, int, HullSubdomains]] = []
         self._count = itertools.count()
 
     def __len__(self) -> int:
         return len(self._heap)
 
-    def add(self, parts: Parts) -> None:
+    def add(self, parts: HullSubdomains) -> None:
         """More parts."""
         everyone = torch.arange(len(parts), device=parts.row.device)
         for i, value in enumerate(parts.value.tolist()):
             alone = parts[everyone[i : i + 1]]
             heapq.heappush(self._heap, (value, next(self._count), alone))
 
-    def take(self, most: int) -> Parts:
+    def take(self, most: int) -> HullSubdomains:
         """So many parts at most, which wait no longer."""
         count = min(most, len(self._heap))
-        return Parts.joined([heapq.heappop(self._heap)[2] for _ in range(count)])
+        return HullSubdomains.joined([heapq.heappop(self._heap)[2] for _ in range(count)])
 
-    def take_easiest(self, most: int) -> Parts:
+    def take_easiest(self, most: int) -> HullSubdomains:
         """The same, those that lack least: their children hardly wait."""
         self._heap.sort()
         taken, self._heap = self._heap[-most:], self._heap[:-most]
-        return Parts.joined([part for _, _, part in taken])
+        return HullSubdomains.joined([part for _, _, part in taken])
 
 
-class PartBounds:
+class SubdomainBounds:
     """Bounds parts of the rows of one condensed problem."""
 
-    def __init__(self, chain: Chain) -> None:
+    def __init__(self, chain: LayerwiseDual) -> None:
         self.chain = chain
         self.problem = chain.problem
-        self.joint = Joint(chain)
+        self.joint = JointDual(chain)
         self.width = max(1, MOST_ENTRIES // max(chain.entries, 1))
 
     def roots(self) -> Bounded:
@@ -193,11 +193,13 @@ class PartBounds:
             own, known = goal[some], self.chain.known(signs[some])
             chosen = tuple(self.chain.fresh(own, known))
             none = own.constant.new_full((len(own),), -math.inf)
-            parts = Parts(some, signs[some], chosen, none, torch.zeros_like(signs[some]))
+            parts = HullSubdomains(some, signs[some], chosen, none, torch.zeros_like(signs[some]))
             found.append(self._batch(parts, ROOT_STEPS))
         return Bounded.joined(found)
 
-    def narrowed(self, part: Parts, moving: Tensor) -> tuple[PartBounds, Parts]:
+    def narrowed(
+        self, part: HullSubdomains, moving: Tensor
+    ) -> tuple[SubdomainBounds, HullSubdomains]:
         """Bounds of the parts of a part, with most of its shares settled; and it, for them.
 
         Args:
@@ -206,9 +208,9 @@ class PartBounds:
         """
         masks = moving.split(self.chain.sizes[1:])
         chain, chosen = self.chain.narrowed(part.chosen, masks)
-        return PartBounds(chain), replace(part, chosen=tuple(chosen))
+        return SubdomainBounds(chain), replace(part, chosen=tuple(chosen))
 
-    def certified(self, parts: Parts) -> Tensor:
+    def certified(self, parts: HullSubdomains) -> Tensor:
         """Rigorous bounds of parts by the multipliers that they have, [k]."""
         found = [parts.value[:0]]
         for some in torch.arange(len(parts), device=parts.row.device).split(self.width):
@@ -217,18 +219,18 @@ class PartBounds:
             found.append(self.chain.certify(goal, known, own.chosen).value)
         return torch.cat(found)
 
-    def children(self, parts: Parts) -> Bounded:
-        """Parts that were just split."""
+    def children(self, parts: HullSubdomains) -> Bounded:
+        """Subdomains that were just split."""
         places = torch.arange(len(parts), device=parts.row.device).split(self.width)
         return Bounded.joined([self._batch(parts[some], PART_STEPS) for some in places])
 
-    def _batch(self, parts: Parts, steps: int) -> Bounded:
-        """Parts bounded anew."""
+    def _batch(self, parts: HullSubdomains, steps: int) -> Bounded:
+        """Subdomains bounded anew."""
         goal, known = self.problem.goal[parts.row], self.chain.known(parts.signs)
         chosen, seen = self.joint.climb(goal, known, parts.chosen, steps)
         value = seen.value.double().nan_to_num(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
         scores = self._scores(goal.second, chosen[0].second, seen)
-        learnt = Parts(
+        learnt = HullSubdomains(
             row=parts.row,
             signs=parts.signs,
             chosen=tuple(replace(own, shares=own.shares.half()) for own in chosen),

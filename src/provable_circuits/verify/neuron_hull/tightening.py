@@ -16,9 +16,9 @@ from provable_circuits.rounding import Interval, met
 from provable_circuits.verify.bounding.bounds import Bounds, Structure
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.bounding.scores import costliest, hinges
-from provable_circuits.verify.neuron_hull.joint_dual import Joint
-from provable_circuits.verify.neuron_hull.layerwise_dual import Chain
-from provable_circuits.verify.neuron_hull.presolve import Condenser
+from provable_circuits.verify.neuron_hull.joint_dual import JointDual
+from provable_circuits.verify.neuron_hull.layerwise_dual import LayerwiseDual
+from provable_circuits.verify.neuron_hull.presolve import Presolver
 from provable_circuits.verify.neuron_hull.presolved import Rows
 from provable_circuits.verify.neuron_hull.subdomains import MOST_ENTRIES
 
@@ -32,7 +32,7 @@ SECOND_WORK, COMMON_WORK = 2**23, 2**25
 """Entries of lines that are chosen for these, at most: half a second, and a few."""
 
 
-def closer_second(chain: Chain) -> Chain:
+def tighten_second_layer(chain: LayerwiseDual) -> LayerwiseDual:
     """A chain with closer ends of its costliest second units.
 
     They are bounded through all layers or, where that would take too long, through the first.
@@ -48,14 +48,14 @@ def closer_second(chain: Chain) -> Chain:
     second = problem.second[units]
     alone = chain.of(problem.with_goal(Rows.joined([second, -second])))
     if _work(alone) > SECOND_WORK:
-        alone = Chain(alone.problem, [], chain.dtype, chain.deadline)
+        alone = LayerwiseDual(alone.problem, [], chain.dtype, chain.deadline)
     least, most = _least(alone, SECOND_STEPS).split(len(second))
     return chain.of(
         problem.with_ends(lower.index_copy(0, units, least), upper.index_copy(0, units, -most))
     )
 
 
-def closer_ends(bounds: Bounds, wanted: Collection[str]) -> Iterator[tuple[str, Interval]]:
+def tightened_bounds(bounds: Bounds, wanted: Collection[str]) -> Iterator[tuple[str, Interval]]:
     """Closer ends of tensors that activations read, one after the other, upwards.
 
     It ends where a tensor has too many open units for what lies below them.
@@ -81,11 +81,11 @@ def closer_ends(bounds: Bounds, wanted: Collection[str]) -> Iterator[tuple[str, 
         shape = structure.graph[name].shape
         rows = lower.new_zeros(len(units), len(lower)).scatter_(1, units.unsqueeze(1), 1.0)
         rows = rows.reshape(1, len(units), *shape)
-        condenser = Condenser(alone, name, rows, lower.new_zeros(len(units)))
+        condenser = Presolver(alone, name, rows, lower.new_zeros(len(units)))
         if not len(condenser.problem.first):
             continue
         problem = condenser.problem.both_ways()
-        chain = Chain(problem, condenser.below(), structure.guide, deadline)
+        chain = LayerwiseDual(problem, condenser.below(), structure.guide, deadline)
         if chain.entries > MOST_ENTRIES or _work(chain) > COMMON_WORK:
             return
         least, most = _least(chain, COMMON_STEPS).split(len(units))
@@ -97,14 +97,14 @@ def closer_ends(bounds: Bounds, wanted: Collection[str]) -> Iterator[tuple[str, 
         yield name, ends[name]
 
 
-def _work(chain: Chain) -> int:
+def _work(chain: LayerwiseDual) -> int:
     """Entries of the lines of all rows."""
     return len(chain.problem.goal) * chain.entries
 
 
-def _least(chain: Chain, steps: int) -> Tensor:
+def _least(chain: LayerwiseDual, steps: int) -> Tensor:
     """Lower bounds of all rows of a chain's problem, with nothing split: [r]."""
-    joint = Joint(chain)
+    joint = JointDual(chain)
     found = []
     for goal in chain.problem.goal.split(max(1, MOST_ENTRIES // max(chain.entries, 1))):
         signs = goal.constant.new_zeros(len(goal), sum(chain.sizes))

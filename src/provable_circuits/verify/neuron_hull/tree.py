@@ -10,18 +10,18 @@ import torch
 from torch import Tensor
 
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.neuron_hull.index_map import Frame
-from provable_circuits.verify.neuron_hull.saved_tree import Cover, Outline
+from provable_circuits.verify.neuron_hull.index_map import IndexMap
+from provable_circuits.verify.neuron_hull.saved_tree import Cover, SavedTree
 from provable_circuits.verify.neuron_hull.subdomains import (
     UNIT_NUMBERS,
-    PartBounds,
-    Parts,
+    HullSubdomains,
+    SubdomainBounds,
     Waiting,
     split,
 )
 
 WIDTH = 16
-"""Parts that are split at once."""
+"""Subdomains that are split at once."""
 
 MOST_KEPT = 2**28
 """Numbers that all parts of a row that wait have together, of two bytes each, at most. From half of
@@ -47,13 +47,13 @@ class Ground:
         deadline: when to stop.
     """
 
-    bounds: PartBounds
-    frame: Frame
+    bounds: SubdomainBounds
+    frame: IndexMap
     refuted: Callable[[Tensor], bool]
     deadline: Deadline
 
 
-class Tree:
+class HullTree:
     """The parts of one row.
 
     Args:
@@ -62,27 +62,27 @@ class Tree:
         moving: the units whose shares are not, a mask; those of the second layer left out.
     """
 
-    def __init__(self, ground: Ground, whole: Parts, moving: Tensor) -> None:
+    def __init__(self, ground: Ground, whole: HullSubdomains, moving: Tensor) -> None:
         self.ground = ground
         self.whole = whole
         self.moving = moving
         self.bounds, self.root = ground.bounds.narrowed(whole, moving)
         chain, frame = self.bounds.chain, ground.frame
-        self.frame = Frame.of(chain, frame.units, frame.coordinates)
+        self.frame = IndexMap.of(chain, frame.units, frame.coordinates)
         self.room = MOST_KEPT // max(chain.entries + UNIT_NUMBERS * sum(chain.sizes), 1)
         """How many parts there is room for."""
         self.reached = math.inf
         """The least rigorous bound by which a part was closed."""
-        self._leaves: list[Parts] = []
+        self._leaves: list[HullSubdomains] = []
         self._count = 0
 
     @property
-    def outline(self) -> Outline | None:
+    def outline(self) -> SavedTree | None:
         """The parts that were closed, unless they were too many."""
         if not 0 < self._count <= self.room:
             return None
-        leaves = Parts.joined(self._leaves)
-        return Outline(self.ground.frame, self.whole, self.moving, self.frame, leaves)
+        leaves = HullSubdomains.joined(self._leaves)
+        return SavedTree(self.ground.frame, self.whole, self.moving, self.frame, leaves)
 
     def fits(self, cover: Cover) -> bool:
         """Whether the leaves of an earlier proof close parts of this row, to judge by a few."""
@@ -90,7 +90,7 @@ class Tree:
         closed = self.bounds.certified(some) >= 0
         return bool(closed.double().mean() >= ENOUGH)
 
-    def begun(self, cover: Cover) -> Parts:
+    def begun(self, cover: Cover) -> HullSubdomains:
         """What the leaves of an earlier proof leave open, after bounding that anew."""
         places = torch.arange(len(cover), device=self.root.row.device)
         open_ = [self.root[:0]]
@@ -102,13 +102,13 @@ class Tree:
             self._close(value[closed], parts[closed])
             open_.append(parts[~closed])
         left = [self.root[:0]]
-        parts = Parts.joined(open_)
+        parts = HullSubdomains.joined(open_)
         for some in places[: len(parts)].split(2 * WIDTH):
             self.ground.deadline.check()
             left.append(self._bounded(parts[some]))
-        return Parts.joined(left)
+        return HullSubdomains.joined(left)
 
-    def proved(self, left: Parts, most: int) -> bool:
+    def proved(self, left: HullSubdomains, most: int) -> bool:
         """Whether all parts get closed, starting from those that are left of the row.
 
         Args:
@@ -132,8 +132,8 @@ class Tree:
             self.ground.deadline.spend(len(children))
             left = self._bounded(children)
 
-    def _bounded(self, parts: Parts) -> Parts:
-        """Parts bounded anew; those of them that are left."""
+    def _bounded(self, parts: HullSubdomains) -> HullSubdomains:
+        """Subdomains bounded anew; those of them that are left."""
         if not len(parts):
             return parts
         found = self.bounds.children(parts)
@@ -142,7 +142,7 @@ class Tree:
             raise WitnessFound
         return found.left
 
-    def _close(self, bounds: Tensor, parts: Parts) -> None:
+    def _close(self, bounds: Tensor, parts: HullSubdomains) -> None:
         """Take note of parts that are closed, with their bounds."""
         if not len(parts):
             return

@@ -17,7 +17,7 @@ from provable_circuits.rounding import Interval
 from provable_circuits.verify.bounding.bounds import Bounds
 from provable_circuits.verify.bounding.relaxation import Lines
 from provable_circuits.verify.encoding.encoder import Query
-from provable_circuits.verify.neuron_hull.proof_reuse import Outlines
+from provable_circuits.verify.neuron_hull.proof_reuse import SavedTrees
 
 MOST_NUMBERS = 2**25
 """Numbers that the ends of circuits' own tensors hold, at most: half a gigabyte with both ends."""
@@ -41,7 +41,7 @@ class Memory:
     closer: set[tuple[str, int]] = field(default_factory=set)
     started: dict[str, tuple[Interval, Tensor]] = field(default_factory=dict)
     cut: dict[str, tuple[Tensor | None, Interval]] = field(default_factory=dict)
-    outlines: Outlines = field(default_factory=Outlines)
+    outlines: SavedTrees = field(default_factory=SavedTrees)
 
     def recall(self, query: Query) -> dict[str, Interval]:
         """Enclosures of the query's tensors that are known already."""

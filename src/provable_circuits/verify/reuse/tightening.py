@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from provable_circuits.verify.bounding.bounds import Bounds
-from provable_circuits.verify.neuron_hull.tightening import closer_ends
+from provable_circuits.verify.neuron_hull.tightening import tightened_bounds
 from provable_circuits.verify.reuse.memory import Memory
 
 
-def closer_common(
+def tighten_common(
     memory: Memory, bounds: Bounds, common: Collection[str], problems: Tensor
 ) -> None:
     """Bring the ends of tensors that all questions have in common closer, once for all of them.
@@ -28,7 +28,7 @@ def closer_common(
     for problem in sorted({problem for _, problem in loose}):
         wanted = {name for name, other in loose if other == problem}
         alone = bounds.select(torch.tensor([problem], device=structure.device))
-        for name, closer in closer_ends(alone, wanted):
+        for name, closer in tightened_bounds(alone, wanted):
             readers = [node.name for node in structure.activations if name in node.inputs]
             memory.keep_closer(name, readers, problem, closer)
         memory.closer |= {(name, problem) for name in wanted}

@@ -11,7 +11,7 @@ from provable_circuits.network.components import Components
 from provable_circuits.verify.attacking.pgd import Effort
 from provable_circuits.verify.attacking.replay import Replay
 from provable_circuits.verify.bounding.bounds import is_small
-from provable_circuits.verify.bounding.differential import Difference
+from provable_circuits.verify.bounding.differential import DifferentialBounds
 from provable_circuits.verify.encoding.encoder import Encoder
 from provable_circuits.verify.exact.stage import Exact
 from provable_circuits.verify.reuse.knowledge import Knowledge
@@ -39,7 +39,7 @@ class Context:
     effort: Effort
     reuse: bool
     replay: Replay
-    differential: Difference
+    differential: DifferentialBounds
     exact: Exact
     knowledge: Knowledge
     batches: bool
@@ -58,5 +58,13 @@ class Context:
         small = is_small(encoder.network, copies=3) and device.type == "cpu"
         replay, exact = Replay(encoder), Exact(encoder)
         return cls(
-            encoder, device, effort, reuse, replay, Difference(encoder), exact, Knowledge(), small
+            encoder,
+            device,
+            effort,
+            reuse,
+            replay,
+            DifferentialBounds(encoder),
+            exact,
+            Knowledge(),
+            small,
         )

@@ -26,9 +26,9 @@ from provable_circuits.verify.bounding.bounds import Bounds, Structure, picked_a
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.bounding.relaxed import picked_lines
 from provable_circuits.verify.bounding.root_problems import slip
-from provable_circuits.verify.branching.branch_and_bound.batched_splits import Patience, split_rows
+from provable_circuits.verify.branching.batched_splits import Backoff, split_rows
 from provable_circuits.verify.deadline import Deadline, OutOfTime
-from provable_circuits.verify.encoding.batched import Together, encode_together
+from provable_circuits.verify.encoding.batched import BatchedProblem, encode_batch
 from provable_circuits.verify.stages.context import Context
 from provable_circuits.verify.stages.preparation import common_bounds
 from provable_circuits.verify.verdict import Proved, Refuted, Verdict
@@ -41,7 +41,7 @@ Likely = dict[int, tuple[Candidate, str]]
 
 
 @dataclass(slots=True, eq=False)
-class Batch:
+class OpenBatch:
     """Circuits that were bounded together, some of which were left open.
 
     Attributes:
@@ -52,20 +52,20 @@ class Batch:
         proved: by place, those that splitting has proved.
     """
 
-    together: Together
+    together: BatchedProblem
     bounds: Bounds
     value: Tensor
     open: list[int]
     proved: dict[int, Proved] = field(default_factory=dict)
 
 
-class Screen:
+class IncompleteBatch:
     """Gives cheap answers about many circuits of one verifier."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self._splitting = Patience()
-        self._left: dict[int, tuple[Batch, int]] = {}
+        self._splitting = Backoff()
+        self._left: dict[int, tuple[OpenBatch, int]] = {}
         """By the bits of a circuit that the last screening left open, where it is."""
 
     def answers(self, circuits: Sequence[Circuit], deadline: Deadline) -> list[Verdict | None]:
@@ -80,7 +80,7 @@ class Screen:
                 circuits, [i for i in range(len(circuits)) if i not in likely]
             ):
                 deadline.check()
-                together = encode_together(self.context.encoder, [circuits[i] for i in group])
+                together = encode_batch(self.context.encoder, [circuits[i] for i in group])
                 self._bound(together, group, found, likely, deadline)
         except OutOfTime:
             pass
@@ -119,7 +119,7 @@ class Screen:
         likely = self._broken(circuits)
         attacked: Likely = {}
         for group in self._groups(circuits, [i for i in range(len(circuits)) if i not in likely]):
-            together = encode_together(self.context.encoder, [circuits[i] for i in group])
+            together = encode_batch(self.context.encoder, [circuits[i] for i in group])
             self._step(together, group, attacked)
         self._replayed(attacked)
         return [i in likely or i in attacked for i in range(len(circuits))]
@@ -194,7 +194,7 @@ class Screen:
 
     def _bound(
         self,
-        together: Together,
+        together: BatchedProblem,
         group: list[int],
         found: list[Verdict | None],
         likely: Likely,
@@ -236,10 +236,10 @@ class Screen:
         }
         self._note(together, group, points, likely, "corner", found)
         open_ = [c for c, i in enumerate(group) if found[i] is None and i not in likely]
-        batch = Batch(together, bounds, value, open_)
+        batch = OpenBatch(together, bounds, value, open_)
         self._left |= {together.circuits[c].bits: (batch, c) for c in open_}
 
-    def _split(self, batch: Batch, some: Sequence[int], deadline: Deadline) -> None:
+    def _split(self, batch: OpenBatch, some: Sequence[int], deadline: Deadline) -> None:
         """Split the problems of some circuits."""
         together, value = batch.together, batch.value
         batch.bounds.deadline = deadline
@@ -257,14 +257,14 @@ class Screen:
                 bound = self.context.encoder.specification.at_most(-least[c])
                 batch.proved[c] = Proved(bound, "splitting")
 
-    def _step(self, together: Together, group: list[int], likely: Likely) -> None:
+    def _step(self, together: BatchedProblem, group: list[int], likely: Likely) -> None:
         """One step of an attack on every circuit: the corner that gradients at the middle name."""
         region = Region(together.ranges)
         everyone = torch.arange(len(together.rows), device=together.rows.device)
         points = ascend_once(together.graph, region, everyone, together.rows, together.offsets)
         self._note(together, group, points, likely, "attack")
 
-    def _prepare(self, together: Together, deadline: Deadline) -> None:
+    def _prepare(self, together: BatchedProblem, deadline: Deadline) -> None:
         """Bound the tensors that all circuits have in common, unless that was done before."""
         context, names = self.context, together.common
         graph = together.graph
@@ -278,7 +278,7 @@ class Screen:
 
     def _note(
         self,
-        together: Together,
+        together: BatchedProblem,
         group: list[int],
         points: Mapping[str, Tensor],
         likely: Likely,

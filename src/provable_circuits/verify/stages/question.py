@@ -28,14 +28,14 @@ from provable_circuits.verify.bounding.crown import Pass
 from provable_circuits.verify.bounding.differential import Known
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.bounding.relaxed import Relaxed
-from provable_circuits.verify.bounding.root_problems import Roots, slip
+from provable_circuits.verify.bounding.root_problems import RootProblems, slip
 from provable_circuits.verify.bounding.scores import costliest, relaxation_costs
-from provable_circuits.verify.bounding.unstable import Units
-from provable_circuits.verify.branching.branch_and_bound.branch_and_bound import BranchAndBound
-from provable_circuits.verify.branching.branch_and_bound.input_split import Halving
+from provable_circuits.verify.bounding.unstable import UnstableUnits
+from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
+from provable_circuits.verify.branching.input_split import InputSplit
 from provable_circuits.verify.deadline import Deadline, OutOfTime
 from provable_circuits.verify.encoding.encoder import Query
-from provable_circuits.verify.neuron_hull.proof_reuse import Past
+from provable_circuits.verify.neuron_hull.proof_reuse import ProofReuse
 from provable_circuits.verify.neuron_hull.search import (
     FIRST_PARTS,
     MOST_PARTS,
@@ -43,7 +43,7 @@ from provable_circuits.verify.neuron_hull.search import (
     has_hulls,
 )
 from provable_circuits.verify.reuse.memory import expanded, moved
-from provable_circuits.verify.reuse.tightening import closer_common
+from provable_circuits.verify.reuse.tightening import tighten_common
 from provable_circuits.verify.stages.context import Context
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
 
@@ -84,7 +84,7 @@ class Question:
         self.region = Region(query.ranges)
         self.count = query.rows.shape[0]
         self.found: Witness | None = None
-        self.past = Past(self.knowledge.memory.outlines, query)
+        self.past = ProofReuse(self.knowledge.memory.outlines, query)
         self.small = self.structure.small
         self.stage = "linear"
         self.bound = math.inf
@@ -97,7 +97,7 @@ class Question:
         """The backward pass of the specification."""
         self.open: Tensor
         """The objectives that it leaves open, [n, 2]: input of the claim, and constraint."""
-        self.roots: Roots | None = None
+        self.roots: RootProblems | None = None
         self.search: BranchAndBound | None = None
         self._choice: Choice | None = None
         self._status = ""
@@ -196,7 +196,7 @@ class Question:
         problems, constraints = self.open.T
         self.roots = roots = self._roots(self.bounds, problems, constraints)
         offsets = roots.offsets
-        relaxed = Relaxed.whole(roots.bounds, Units(roots.bounds))
+        relaxed = Relaxed.whole(roots.bounds, UnstableUnits(roots.bounds))
         steps = 4 if self.small else 20
         choice = optimise(relaxed, roots.start, roots.rows, offsets, relaxed.slopes, steps=steps)
         self._restarts.passed += steps * len(problems)
@@ -258,7 +258,7 @@ class Question:
         if self.roots is None or not self._curved:
             return None
         self.stage = "halving"
-        status = Halving(self.roots, self._attempt, self.deadline).run()
+        status = InputSplit(self.roots, self._attempt, self.deadline).run()
         if status == "refuted":
             return self._refuted(self.stage)
         return self._proved("halving") if status == "proved" else None
@@ -425,7 +425,7 @@ class Question:
         """The bounds with what hulls make of tensors that all questions have in common."""
         memory, query = self.knowledge.memory, self.query
         with self.deadline.shared():
-            closer_common(memory, bounds, query.common, problems)
+            tighten_common(memory, bounds, query.common, problems)
         prior = {node.inputs[0]: bounds.ends[node.inputs[0]] for node in self.structure.activations}
         known = memory.recall(query)
         closer = Bounds(
@@ -434,10 +434,10 @@ class Question:
         closer.compute(refine=False)
         return closer
 
-    def _roots(self, bounds: Bounds, problems: Tensor, constraints: Tensor) -> Roots:
+    def _roots(self, bounds: Bounds, problems: Tensor, constraints: Tensor) -> RootProblems:
         """Some rows of some problems, to be decided."""
         rows = -self.query.rows[problems, constraints].unsqueeze(1)
-        return Roots(
+        return RootProblems(
             bounds.select(problems), problems, rows, -self.query.offsets[problems, constraints]
         )
 
