@@ -66,6 +66,7 @@ from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
 from provable_circuits.verify.branching.linear_programs import has_programs
 from provable_circuits.verify.deadline import Deadline, OutOfNodes, OutOfTime, limits
 from provable_circuits.verify.encoding.encoder import InputRange
+from provable_circuits.verify.stage import Stage
 
 USUAL_SECONDS = 60.0
 """Seconds for a property, where nothing else is said."""
@@ -212,7 +213,7 @@ class _Decision:
             return "holds", "linear"
         if any(self._attack(open_, part) for open_ in left for part in open_.parts()):
             return "violated", "attack"
-        stage, doubts = "bisection", []
+        stage, doubts = Stage.BISECTION, []
         for open_ in left:
             status, own = self._split(open_)
             if self._exact and own == "branching":
@@ -222,7 +223,7 @@ class _Decision:
             if status != "proved":
                 doubts.append(status)
             if own != "bisection":
-                stage = "exact" if self._exact else "branching"
+                stage = Stage.EXACT if self._exact else Stage.BRANCHING
         return ("unknown", doubts[0]) if doubts else ("holds", stage)
 
     # --- stages ---------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from provable_circuits.verify.attacking.pgd import Effort
 from provable_circuits.verify.attacking.replay import Candidate
 from provable_circuits.verify.bounding.redundant import RedundantRemoval
 from provable_circuits.verify.deadline import Deadline, OutOfTime, limits
+from provable_circuits.verify.stage import Stage
 from provable_circuits.verify.stages.context import Context
 from provable_circuits.verify.stages.incomplete_batch import IncompleteBatch
 from provable_circuits.verify.stages.preparation import prepare
@@ -118,7 +119,7 @@ class Verifier:
         except InconsistentBoundsError as error:
             logger.error("%s, asked about %r: nothing is concluded from it", error, circuit)
             self.forget()
-            return Undecided(INCONSISTENT, "bounds")
+            return Undecided(INCONSISTENT, Stage.BOUNDS)
 
     def prepare(self, timeout: float | None = None) -> None:
         """Bound what all questions have in common, so that none of them is charged for it.
@@ -156,7 +157,7 @@ class Verifier:
             settled = self._redundant.settled(last, circuit)
             if last is not None and bool(settled.all()):
                 self.knowledge.last = replace(last, circuit=circuit)
-                return Proved(last.bound, "inert")
+                return Proved(last.bound, Stage.INERT)
             if self._equality:
                 verdict = self._exactly(circuit, deadline)
                 if verdict is not None:
@@ -215,7 +216,7 @@ class Verifier:
             for circuit, w in zip(circuits, witnesses, strict=True)
         ]
         found = self.replay.witnesses(candidates) if candidates else []
-        return [None if witness is None else Refuted(witness, "carried") for witness in found]
+        return [None if witness is None else Refuted(witness, Stage.CARRIED) for witness in found]
 
     def grown(
         self, circuit: Circuit, witness: Witness, favour: Tensor
@@ -248,7 +249,7 @@ class Verifier:
         try:
             verdict = self.context.exact.decide(circuit, deadline)
         except OutOfTime as limit:
-            return Undecided(limit.reason, "exact")
+            return Undecided(limit.reason, Stage.EXACT)
         if isinstance(verdict, Refuted):
             self.knowledge.remember(verdict.witness)
         return verdict
@@ -275,7 +276,7 @@ def _device(name: torch.device | str) -> torch.device:
 
 def _stopped(question: Question | None, reason: str) -> Undecided:
     """What is said of a question that was stopped, perhaps before it was written down."""
-    return Undecided(reason, "linear") if question is None else question.undecided(reason)
+    return Undecided(reason, Stage.LINEAR) if question is None else question.undecided(reason)
 
 
 def _is_equality(claim: Claim) -> bool:

@@ -23,6 +23,7 @@ from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
 from provable_circuits.verify.deadline import limits
+from provable_circuits.verify.stage import Stage
 from provable_circuits.verify.verdict import Held, Refuted, Verdict, Witness
 from provable_circuits.verify.verifier import USUAL_SECONDS, Verifier
 
@@ -252,4 +253,4 @@ class Sampled(Predicate):
             reference=self._reference[place],
             output=outputs[place],
         )
-        return Refuted(witness, "sampling")
+        return Refuted(witness, Stage.SAMPLING)

@@ -29,7 +29,7 @@ from provable_circuits.report.page.words import (
     statements,
     wrong_words,
 )
-from provable_circuits.verify.stages.descriptions import stage_words
+from provable_circuits.verify.stage import described
 
 MOST_OUTPUTS = 12
 """Outputs of a witness that are listed; of more, those that matter and those that differ most."""
@@ -259,7 +259,7 @@ def _witness(run: Run, component: str, gallery: Gallery) -> WitnessView | None:
         outputs=rows,
         left_out=len(told["output"]) - len(rows),
         excess=told["excess"],
-        stage=stage_words(told["stage"]),
+        stage=described(told["stage"]),
         patched=any(name.startswith(f"{component}:patch:") for name in run.witnesses),
     )
 
@@ -341,7 +341,7 @@ def _run_view(run: Run, name: str, gallery: Gallery) -> RunView:
         plots=(Markup(svg(size_chart(document))), Markup(svg(verdict_chart(document)))),
         verdicts=tuple(sorted(queries["by_verdict"].items())),
         stages=tuple(
-            (stage, stage_words(stage), count)
+            (stage, described(stage), count)
             for stage, count in sorted(queries["by_stage"].items(), key=lambda item: -item[1])
         ),
         settings=tuple(settings_of(run)),

@@ -24,6 +24,7 @@ from provable_circuits.network.execution import evaluate, operations
 from provable_circuits.network.ops import Input
 from provable_circuits.verify.attacking.replay import Candidate, Replay
 from provable_circuits.verify.encoding.encoder import Encoder
+from provable_circuits.verify.stage import Stage
 from provable_circuits.verify.verdict import Refuted, Witness
 
 STEPS = 2
@@ -219,7 +220,7 @@ class Growth:
         ]
         witnesses = self.replay.witnesses(candidates)
         return [
-            (circuit, Refuted(witness, "growth"))
+            (circuit, Refuted(witness, Stage.GROWTH))
             for circuit, witness in zip(circuits, witnesses, strict=True)
             if witness is not None
         ]

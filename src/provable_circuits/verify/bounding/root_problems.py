@@ -1,4 +1,4 @@
-"""Root problems: the objectives that a search decides, and what every search of them starts from."""
+"""Root problems: the objectives that a search decides, and what every such search starts from."""
 
 from __future__ import annotations
 

@@ -52,9 +52,10 @@ from provable_circuits.verify.exact.domains import (
 from provable_circuits.verify.exact.forms import ZERO, Atoms, Form, combination
 from provable_circuits.verify.exact.network import RationalNetwork, size_of
 from provable_circuits.verify.exact.search import Budget, CellSearch, TooManyCells, Values
+from provable_circuits.verify.stage import Stage
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
 
-STAGE = "exact"
+STAGE = Stage.EXACT
 
 MOST_WEIGHTS = 50_000
 """Weights of a network written out as rational numbers: a run at a point takes 0.1 s or so."""

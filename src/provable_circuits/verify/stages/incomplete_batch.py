@@ -29,6 +29,7 @@ from provable_circuits.verify.bounding.root_problems import slip
 from provable_circuits.verify.branching.batched_splits import Backoff, split_rows
 from provable_circuits.verify.deadline import Deadline, OutOfTime
 from provable_circuits.verify.encoding.batched import BatchedProblem, encode_batch
+from provable_circuits.verify.stage import Stage
 from provable_circuits.verify.stages.context import Context
 from provable_circuits.verify.stages.preparation import common_bounds
 from provable_circuits.verify.verdict import Proved, Refuted, Verdict
@@ -176,7 +177,7 @@ class IncompleteBatch:
                 candidate = Candidate(
                     circuits[i], old.index, old.z, old.patch_input, old.patch_values
                 )
-                found[i] = (candidate, "pool")
+                found[i] = (candidate, Stage.POOL)
         return found
 
     def _replayed(self, likely: Likely) -> dict[int, Refuted]:
@@ -225,7 +226,7 @@ class IncompleteBatch:
         least = value.unflatten(0, (len(group), -1)).flatten(1).amin(1).tolist()
         for i, reached in zip(group, least, strict=True):
             if reached >= 0:
-                found[i] = Proved(context.encoder.specification.at_most(-reached), "linear")
+                found[i] = Proved(context.encoder.specification.at_most(-reached), Stage.LINEAR)
         if min(least) >= 0:
             return
         row = value.argmin(1)
@@ -234,7 +235,7 @@ class IncompleteBatch:
             name: region.corner(name, reached[everyone, row])
             for name, reached in passed.inputs.items()
         }
-        self._note(together, group, points, likely, "corner", found)
+        self._note(together, group, points, likely, Stage.CORNER, found)
         open_ = [c for c, i in enumerate(group) if found[i] is None and i not in likely]
         batch = OpenBatch(together, bounds, value, open_)
         self._left |= {together.circuits[c].bits: (batch, c) for c in open_}
@@ -255,14 +256,14 @@ class IncompleteBatch:
         for c in some:
             if least[c] >= 0:
                 bound = self.context.encoder.specification.at_most(-least[c])
-                batch.proved[c] = Proved(bound, "splitting")
+                batch.proved[c] = Proved(bound, Stage.SPLITTING)
 
     def _step(self, together: BatchedProblem, group: list[int], likely: Likely) -> None:
         """One step of an attack on every circuit: the corner that gradients at the middle name."""
         region = Region(together.ranges)
         everyone = torch.arange(len(together.rows), device=together.rows.device)
         points = ascend_once(together.graph, region, everyone, together.rows, together.offsets)
-        self._note(together, group, points, likely, "attack")
+        self._note(together, group, points, likely, Stage.ATTACK)
 
     def _prepare(self, together: BatchedProblem, deadline: Deadline) -> None:
         """Bound the tensors that all circuits have in common, unless that was done before."""

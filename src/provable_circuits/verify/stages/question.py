@@ -44,6 +44,7 @@ from provable_circuits.verify.neuron_hull.search import (
 )
 from provable_circuits.verify.reuse.memory import expanded, moved
 from provable_circuits.verify.reuse.tightening import tighten_common
+from provable_circuits.verify.stage import Stage
 from provable_circuits.verify.stages.context import Context
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
 
@@ -86,7 +87,7 @@ class Question:
         self.found: Witness | None = None
         self.past = ProofReuse(self.knowledge.memory.outlines, query)
         self.small = self.structure.small
-        self.stage = "linear"
+        self.stage = Stage.LINEAR
         self.bound = math.inf
         """A rigorous upper bound of the rows' excess, so far."""
         self.closed = -math.inf
@@ -130,7 +131,7 @@ class Question:
         bound = float(self.query.offsets.max())
         if not bound <= 0:
             return None
-        return Proved(self.context.encoder.specification.at_most(bound), "identical")
+        return Proved(self.context.encoder.specification.at_most(bound), Stage.IDENTICAL)
 
     def _proved(self, stage: str) -> Verdict:
         knowledge = self.knowledge
@@ -162,17 +163,21 @@ class Question:
         if not pool or not self.query.ranges:
             return None
         problems = torch.tensor([witness.index for witness in pool], device=self.structure.device)
-        return self._refuted("pool") if self._try(pool_points(self.query, pool), problems) else None
+        return (
+            self._refuted(Stage.POOL)
+            if self._try(pool_points(self.query, pool), problems)
+            else None
+        )
 
     def linear_bounds(self) -> Verdict | None:
         """Backward linear bounds; where a proof can be built on, with differential bounds below."""
         self.bounds = self._bounds(self.quick)
-        return self._closed_by_bounds("difference" if self.quick else "linear")
+        return self._closed_by_bounds(Stage.DIFFERENCE if self.quick else Stage.LINEAR)
 
     def corners(self) -> Verdict | None:
         """The corners that the bounds of what is open point to."""
         points = self._corners_of(self.passed, self.open)
-        return self._refuted("corner") if self._try(points, self.open[:, 0]) else None
+        return self._refuted(Stage.CORNER) if self._try(points, self.open[:, 0]) else None
 
     def tighten_costliest(self) -> Verdict | None:
         """Intermediate bounds of the costliest units, where they were derived so far."""
@@ -182,7 +187,7 @@ class Question:
         """A short PGD attack."""
         if not self.query.ranges:
             return None
-        return self._refuted("attack") if self._attack(self.passed, self.open) else None
+        return self._refuted(Stage.ATTACK) if self._attack(self.passed, self.open) else None
 
     def tighten_all(self) -> Verdict | None:
         """Intermediate bounds of the other units."""
@@ -192,7 +197,7 @@ class Question:
         """Bounds with optimised alpha, for all open objectives together."""
         if not self.query.ranges:
             return None
-        self.stage = "slopes"
+        self.stage = Stage.SLOPES
         problems, constraints = self.open.T
         self.roots = roots = self._roots(self.bounds, problems, constraints)
         offsets = roots.offsets
@@ -205,7 +210,7 @@ class Question:
         value = value + offsets - slip(value, offsets)
         self._narrow(max(self.closed, -float(value.min())))
         if bool((value >= 0).all()):
-            return self._proved("slopes")
+            return self._proved(Stage.SLOPES)
         self._choice = choice
         return None
 
@@ -213,7 +218,7 @@ class Question:
         """Branch and bound: until it is decided, or as long as it pays before neuron hulls."""
         if self.roots is None or self._choice is None:
             return None
-        self.stage = "branching"
+        self.stage = Stage.BRANCHING
         self.search = search = BranchAndBound(self.roots, self._attempt, self.deadline)
         if self.small:
             search.halt = lambda: self._near
@@ -236,7 +241,7 @@ class Question:
         verdict = self.exactly()
         if verdict is not None:
             return verdict
-        search.halt, self.stage = None, "branching"
+        search.halt, self.stage = None, Stage.BRANCHING
         return self._after(search.resume)
 
     def exactly(self) -> Verdict | None:
@@ -244,24 +249,24 @@ class Question:
         if self._asked_exactly:
             return None
         self._asked_exactly = True
-        self.stage = "exact"
+        self.stage = Stage.EXACT
         verdict = self.context.exact.decide(self.query.circuit, self.deadline)
         if isinstance(verdict, Proved):
-            return self._proved("exact")
+            return self._proved(Stage.EXACT)
         if isinstance(verdict, Refuted):
             self.found = verdict.witness
-            return self._refuted("exact")
+            return self._refuted(Stage.EXACT)
         return None
 
     def split_inputs(self) -> Verdict | None:
         """Input splits, where activations or balls are curved and ReLU splits do not suffice."""
         if self.roots is None or not self._curved:
             return None
-        self.stage = "halving"
+        self.stage = Stage.HALVING
         status = InputSplit(self.roots, self._attempt, self.deadline).run()
         if status == "refuted":
             return self._refuted(self.stage)
-        return self._proved("halving") if status == "proved" else None
+        return self._proved(Stage.HALVING) if status == "proved" else None
 
     # --- what the stages are made of ------------------------------------------------------------
 
@@ -275,9 +280,9 @@ class Question:
         return None if len(self.open) else self._proved(stage)
 
     def _tighten(self, share: float) -> Verdict | None:
-        self.stage = "refining"
+        self.stage = Stage.REFINING
         self.bounds = self._sharpen(self.bounds, self.passed, self.open, share)
-        return self._closed_by_bounds("linear")
+        return self._closed_by_bounds(Stage.LINEAR)
 
     def _after(self, step: Callable[[], str]) -> Verdict | None:
         """What a step of the tree shows; its bound counts whatever ends it."""
@@ -388,7 +393,7 @@ class Question:
 
     def _hulls(self, search: BranchAndBound) -> str:
         """What a search has left open, by hulls, and by going on with it; what it returns."""
-        self.stage = "hull"
+        self.stage = Stage.HULL
         bounds, (problems, constraints) = self.bounds, self.open.T
         if self._attack_long(problems[search.open], constraints[search.open]):
             return "refuted"
@@ -410,7 +415,7 @@ class Question:
             if hulls.too_large.issuperset(problems[search.open].tolist()):
                 break
         if len(search.open):
-            self.stage = "branching"
+            self.stage = Stage.BRANCHING
         return search.resume()
 
     def _loose(self, problems: Tensor) -> Tensor:
@@ -469,7 +474,7 @@ class Question:
         """A longer attack on some rows, with an adaptive step size: a proof would cost far more."""
         if not self._try(*self._restarts.attack(problems, constraints)):
             return False
-        self.stage = "attack"
+        self.stage = Stage.ATTACK
         return True
 
     def _random(self, problems: Tensor) -> dict[str, Tensor]:

@@ -1,13 +1,14 @@
-"""Every stage that a verdict can carry has a description: read from the source, not from a list."""
+"""Every stage of a verdict is a member of ``Stage``: read from the source, not from a list."""
 
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import provable_circuits
-from provable_circuits.verify.stages.descriptions import STAGES, stage_words
+from provable_circuits.verify.stage import Stage, described
 
 SOURCE = Path(provable_circuits.__file__).parent
 FOREIGN = {"name"}
@@ -26,7 +27,7 @@ class Stages:
             for name, place in own.items()
             if not name.startswith("_")
         }
-        self.found: set[str] = set()
+        self.found: set[Stage] = set()
         self.seen: set[str] = set()
         self.unknown: list[str] = []
         for path, tree in self.trees.items():
@@ -52,7 +53,7 @@ class Stages:
             # What a loop takes apart as (..., stage) was put together as a pair somewhere.
             if carried and isinstance(node.value, ast.Tuple) and len(node.value.elts) == 2:
                 last = node.value.elts[1]
-                if isinstance(last, ast.Constant) and isinstance(last.value, str):
+                if isinstance(last, ast.Attribute) and getattr(last.value, "id", "") == "Stage":
                     yield last
         if isinstance(node, ast.AnnAssign) and _is_stage(node.target) and node.value is not None:
             yield node.value
@@ -61,8 +62,8 @@ class Stages:
         if isinstance(value, ast.IfExp):
             self._take(value.body, where)
             self._take(value.orelse, where)
-        elif isinstance(value, ast.Constant) and isinstance(value.value, str):
-            self.found.add(value.value)
+        elif isinstance(value, ast.Attribute) and getattr(value.value, "id", "") == "Stage":
+            self.found.add(Stage[value.attr])
         elif not _is_stage(value) and getattr(value, "attr", "") not in FOREIGN:
             self.unknown.append(f"{where}: {ast.unparse(value)}")
 
@@ -73,7 +74,7 @@ def _takers(tree: ast.Module) -> dict[str, int]:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             names = [a.arg for a in node.args.args if a.arg != "self"]
-            if "stage" in names and node.name != "stage_words":
+            if "stage" in names and node.name != "described":
                 found[node.name] = names.index("stage")
         if isinstance(node, ast.ClassDef) and any(
             getattr(base, "id", "") == "Verdict" for base in node.bases
@@ -112,14 +113,19 @@ def test_every_stage_of_the_source_has_a_description() -> None:
     assert stages.unknown == []
     assert {"Proved", "Refuted", "Undecided", "Held", "_refuted", "_note"} <= stages.seen
     assert {"refining", "linear", "pool", "corner", "sampling", "exact", "worker"} <= stages.found
-    assert stages.found - set(STAGES) == set()
-    assert all(words and words == words.strip() for words in STAGES.values())
+    assert all(stage.description and stage.description.strip() for stage in Stage)
 
 
-def test_no_description_is_of_a_stage_that_is_gone() -> None:
-    assert set(STAGES) - Stages().found == set()
+def test_no_stage_is_there_that_nothing_names() -> None:
+    assert set(Stage) - Stages().found == set()
 
 
 def test_an_outside_verifier_is_called_by_its_name() -> None:
-    assert stage_words("Marabou") == "the outside verifier Marabou"
-    assert "linear bounds" in stage_words("refining")
+    assert described("Marabou") == "the outside verifier Marabou"
+    assert "linear bounds" in described("refining")
+
+
+def test_a_stage_is_its_name() -> None:
+    """In saved runs, in JSON and in what is printed."""
+    assert json.dumps({Stage.LINEAR: [Stage.POOL]}) == '{"linear": ["pool"]}'
+    assert f"{Stage.EXACT} {[Stage.HULL]}" == "exact ['hull']"
