@@ -301,7 +301,7 @@ def test_sums_count_their_roundings() -> None:
         total = _total(2)
         total.product(a, v)
         least = gamma(units) * (abs(fractions(a)) @ abs(fractions(v)))
-        assert (fractions(FLOAT.grown(total._error)) >= least).all()
+        assert (fractions(FLOAT.grown(total.error)) >= least).all()
 
 
 def test_balls_of_the_1_norm_by_hand() -> None:

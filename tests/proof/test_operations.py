@@ -130,7 +130,7 @@ def test_intervals_and_backward_steps_enclose_their_errors(scale: int, seed: int
         lost = abs(carried @ x - fractions(a) @ (exact @ x))
         total = _Total(FLOAT, 3)
         total.rounded(a, reach, terms)
-        claimed = fractions(FLOAT.grown(total._error))
+        claimed = fractions(FLOAT.grown(total.error))
         assert (lost <= claimed).all()
         assert (claimed >= gamma(terms) * (abs(fractions(a)) @ true_reach)).all()
         room = (1 + Fraction(1, 2**20)) * gamma(terms) * (abs(fractions(a)) @ fractions(reach))

@@ -104,11 +104,11 @@ def test_roundings_of_a_backward_pass_are_counted() -> None:
         total, carried = _Total(FLOAT, 1), {h: part}
         whole._pass(carried, total, h, 2 * part)
         assert (carried[h] == part + 2 * part).all()
-        assert u * 0.3 * size <= total._error[0] <= 1.01 * u * 0.3 * size
-        before = total._error
+        assert u * 0.3 * size <= total.error[0] <= 1.01 * u * 0.3 * size
+        before = total.error
         whole._pass(carried, total, h - 1, part)
         whole._pass(carried, total, h, 0 * part)
-        assert (total._error == before).all()
+        assert (total.error == before).all()
         assert list(carried) == [h, h - 1]
         for sign in (1, -1):
             total, carried = _Total(FLOAT, 1), {}
@@ -117,9 +117,9 @@ def test_roundings_of_a_backward_pass_are_counted() -> None:
             )
             slope = abs(carried[h][0, unit])
             gap = 0.1 * 4 / 3 * (sign < 0)
-            assert u * slope * size <= total._error[0] <= 1.1 * u * (slope * size + 4 * gap)
-            assert total._error[0] >= u * (slope * size + 2 * gap)
-            assert total._sum[0] == pytest.approx(-gap)
+            assert u * slope * size <= total.error[0] <= 1.1 * u * (slope * size + 4 * gap)
+            assert total.error[0] >= u * (slope * size + 2 * gap)
+            assert total.sum[0] == pytest.approx(-gap)
 
 
 def test_tightened_bounds_by_hand() -> None:
