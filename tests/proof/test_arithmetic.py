@@ -62,6 +62,26 @@ def test_totals_of_numbers_that_underflow() -> None:
     assert total.value()[0] > -(2.0**-900)
 
 
+def test_totals_of_many_numbers_that_underflow() -> None:
+    """Each product is just lost, and all of them are more than the smallest number."""
+    low = np.full(100, 2.0**-535)
+    total = _total(1)
+    total.product(np.full((1, 100), 2.0**-540), -low)
+    assert Fraction(total.value()[0]) <= -Fraction(100) / 2**1075
+    total = _total(1)
+    total.least(np.full((1, 100), 2.0**-540), Region(-low, low))
+    assert Fraction(total.value()[0]) <= -Fraction(100) / 2**1075
+
+
+def test_a_value_is_rounded_down() -> None:
+    """The sum is rounded up by all that its error allows for."""
+    total = _total(1)
+    total.add(np.array([2.0**-53 + 2.0**-80]))
+    total.add(np.array([1.0]))
+    assert Fraction(total.value()[0]) <= 1 + Fraction(1, 2**53) + Fraction(1, 2**80)
+    assert total.value()[0] >= 1 - 2.0**-51
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_least_values_over_a_box(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -316,6 +336,53 @@ def test_balls_of_the_1_norm_by_hand() -> None:
     total = _total(1)  # more budget than the box has room for
     total.least(np.array([[2.0, -1.0]]), Region(low, high, 1, 7.0, np.zeros(2)))
     assert total.value()[0] == pytest.approx(-1.5, abs=1e-13)
+
+
+def test_balls_of_the_2_norm_whose_squares_underflow() -> None:
+    total = _total(1)
+    ones = np.ones(2)
+    total.least(np.full((1, 2), 2.0**-540), Region(-ones, ones, 2, 1.0, 0 * ones))
+    assert Fraction(total.value()[0]) ** 2 >= Fraction(2, 2**1080)
+    assert -(2.0**-470) <= total.value()[0] < 0
+
+
+def test_balls_with_no_room_but_the_smallest_number() -> None:
+    """It counts where the coefficient is large: the first unit falls by more than the second."""
+    end, zero = np.array([5e-324, 1.0]), np.zeros(2)
+    a = np.array([[1e300, 1e-30]])
+    for sign in (1, -1):
+        total = _total(1)
+        box = (-end, zero) if sign > 0 else (zero, end)
+        total.least(sign * a, Region(*box, 1, 0.5, zero))
+        assert Fraction(total.value()[0]) <= -Fraction(1e300) * Fraction(5e-324)
+        assert total.value()[0] >= -3e-23
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_what_does_not_move_does_not_count(p: int) -> None:
+    """Beside a unit that is fixed, and a box in which the ball does not touch the others' ends."""
+    centre = np.array([3.0, 1, 2, -1])
+    room = np.array([0.0, 1, 1, 1])
+    total = _total(1)
+    total.least(np.array([[100.0, 3, -4, 0]]), Region(centre - room, centre + room, p, 0.5, centre))
+    fall = 2.5 if p == 2 else 2.0
+    assert total.value()[0] == pytest.approx(295 - fall, abs=1e-10)
+    assert total.value()[0] <= 295 - fall
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_the_better_of_box_and_ball(p: int) -> None:
+    """Of two objectives, one is bounded by the box and one by the ball; both are added to."""
+    centre = np.array([0.0, 0.0, 0.0])
+    room = np.array([0.125, 1, 1])
+    a = np.array([[8.0, 0, 0], [0, 3, 4]])
+    total = _total(2)
+    total.add(np.array([10.0, 20.0]))
+    total.least(a, Region(centre - room, centre + room, p, 0.5, centre))
+    least = [9.0, 20 - (2.5 if p == 2 else 2.0)]
+    assert total.value() == pytest.approx(least, abs=1e-12)
+    assert (total.value() <= least).all()
+    assert (total.error >= 2.0**-53 * np.abs(least)).all()
 
 
 @pytest.mark.parametrize("p", [1, 2])

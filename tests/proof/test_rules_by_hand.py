@@ -122,6 +122,28 @@ def test_roundings_of_a_backward_pass_are_counted() -> None:
             assert total.sum[0] == pytest.approx(-gap)
 
 
+@pytest.mark.parametrize("outer", [2, 3, 9])
+def test_coefficients_that_cancel_lose_what_is_counted(outer: int) -> None:
+    """Carried back they are near 0, off by more than their own size, and times an input of 2^40."""
+    rng = np.random.default_rng(outer)
+    ends = np.array([2.0**40])
+    lost = 0
+    for _ in range(40):
+        weight, a = rng.normal(size=(1, outer)), rng.normal(size=(1, outer))
+        weight[0, -1] = -(weight[0, :-1] @ a[0, :-1]) / a[0, -1]
+        steps = [Step("z", None, (), 1), Step("h", Matrix(weight), ("z",), outer)]
+        metric = {"kind": "max-abs", "tolerance": 1.0}
+        whole = Subdomain.whole(build(FLOAT, steps, "h", Region(ends, ends), {}, {}, metric))
+        true = (fractions(weight) @ fractions(a[0]))[0] * 2**40
+        lost += true != (weight @ a[0])[0] * 2**40
+        for sign in (1, -1):
+            bound = whole.lower_bound(1, sign * a, {})[0]
+            assert Fraction(bound) <= sign * true
+            size = float(np.abs(weight[0]) @ np.abs(a[0])) * 2.0**40
+            assert bound >= float(sign * true) - 2 * (outer + 4) * 2.0**-53 * size
+    assert lost > 20
+
+
 def test_tightened_bounds_by_hand() -> None:
     """A second layer whose intervals forget that its inputs belong together."""
     one = EXACT.array(np.array([[1.0, 1.0]]))
