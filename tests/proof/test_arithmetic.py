@@ -82,6 +82,44 @@ def test_a_value_is_rounded_down() -> None:
     assert total.value()[0] >= 1 - 2.0**-51
 
 
+def test_a_value_is_rounded_down_where_its_difference_is_rounded_up() -> None:
+    """Three sums are rounded up, in all by 2 u and 2^-64, and that is nearly their error."""
+    total, u = _total(1), 2.0**-53
+    numbers = [-(2.0**-64), 2.0**-10, 1 - 2.0**-10 + 3 * u, 3 * u]
+    for number in numbers:
+        total.add(np.array([number]))
+    assert total.sum[0] == 1 + 8 * u
+    assert Fraction(total.value()[0]) <= sum(map(Fraction, numbers))
+    assert total.value()[0] >= 1
+
+
+def test_errors_that_are_too_small_to_be_added() -> None:
+    """A hundred roundings of u^2 / 2 beside an error of u, which they do not change."""
+    total, u = _total(1), 2.0**-53
+    numbers = [3 * u, 1.0, -1 - 4 * u, u / 2, *[3 * u * u / 2] * 100]
+    for number in numbers:
+        total.add(np.array([number]))
+    true = sum(map(Fraction, numbers))
+    assert Fraction(total.sum[0] - total.error[0]) > true
+    assert Fraction(total.value()[0]) <= true
+
+
+def test_sums_that_lose_their_small_terms() -> None:
+    """A one beside thousands of numbers below u, which are lost where they meet it."""
+    units, u = 4096, 2.0**-53
+    ones = np.ones(units)
+    a = np.full((1, units), 0.9 * u)
+    a[0, 0] = 1
+    total = _total(1)
+    total.least(a, Region(-ones, ones))
+    assert Fraction(total.value()[0]) <= -fractions(a).sum()
+    a[0, 1:] = np.sqrt(0.9 * u)
+    total = _total(1)
+    total.least(a, Region(-ones, ones, 2, 1.0, 0 * ones))
+    assert Fraction(total.value()[0]) ** 2 >= (fractions(a) ** 2).sum()
+    assert -1.000001 < total.value()[0] < 0
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_least_values_over_a_box(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -383,6 +421,10 @@ def test_the_better_of_box_and_ball(p: int) -> None:
     assert total.value() == pytest.approx(least, abs=1e-12)
     assert (total.value() <= least).all()
     assert (total.error >= 2.0**-53 * np.abs(least)).all()
+    wide = np.full(3, 2.0**59)  # a box whose middle costs more than the ball
+    total = _total(2)
+    total.least(a, Region(centre - 1, wide, p, 0.5, centre))
+    assert total.value() == pytest.approx([-4, least[1] - 20], abs=1e-12)
 
 
 @pytest.mark.parametrize("p", [1, 2])

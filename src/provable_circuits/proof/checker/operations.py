@@ -238,7 +238,8 @@ class Bend:
 
         The function is convex. ``alpha`` [k, units] in 0..1 chooses the line below; where it is
         negative or not given, that is the one of the wider side. With q = |slope low| + high, each
-        product with the line above is at most q, and so is the gap: it is off by at most 3 u q.
+        product with the line above is at most q, and so is the gap: it is off by at most 3 u q, and
+        by 2 u q where the error is added.
         """
         low, high = bounds
         slope, one = arithmetic.array([self.slope, 1.0])
@@ -251,7 +252,7 @@ class Bend:
         above = np.where(unstable, above, fixed)
         gap = np.maximum(slope * low - above * low, high - above * high)
         error = 8 * arithmetic.u * (abs(slope) * np.abs(low) + np.abs(high))
-        gap = np.where(unstable, gap + arithmetic.grown(error) + arithmetic.tiny(4), 0)
+        gap = np.where(unstable, gap + error + arithmetic.tiny(4), 0)
         return Lines(np.where(unstable, chosen, fixed), np.zeros_like(gap), above[None], gap)
 
 
@@ -270,7 +271,7 @@ class Square:
         low, high = bounds
         tangent = arithmetic.half(low) + arithmetic.half(high)
         size = np.maximum(np.abs(low), np.abs(high))
-        error = arithmetic.grown(8 * arithmetic.u * size * size) + arithmetic.tiny(8)
+        error = 8 * arithmetic.u * size * size + arithmetic.tiny(8)  # 5 u size^2 would do
         below, above = -tangent * tangent - error, error - low * high
         return Lines((2 * tangent)[None], below, (low + high)[None], above)
 

@@ -288,10 +288,10 @@ class _Total:
         """
         arithmetic, centre, units = self._arithmetic, region.centre, a.shape[1]
         moves = (region.lower != centre) | (region.upper != centre)
-        reach = arithmetic.up(np.maximum(region.upper - centre, centre - region.lower))
+        reach = np.maximum(region.upper - centre, centre - region.lower)
         sizes = np.abs(a) * moves
         if region.p == 2:
-            squares = arithmetic.grown((sizes * sizes).sum(axis=1), units) + arithmetic.tiny(units)
+            squares = (sizes * sizes).sum(axis=1) + arithmetic.tiny(units)
             fall = region.eps * np.sqrt(squares)
         else:
             order = np.argsort(-sizes, axis=1)
@@ -299,7 +299,7 @@ class _Total:
             last = (spent < region.eps).sum(axis=1).clip(max=units - 1)
             price = np.take_along_axis(sizes, np.take_along_axis(order, last[:, None], 1), 1)
             fall = price[:, 0] * region.eps + np.maximum(sizes - price, 0.0) @ reach
-        return arithmetic.grown(fall, units)
+        return arithmetic.grown(fall, units)  # and n + 3 roundings before
 
 
 def _where(mask: Array, yes: Sequence[Array], no: Sequence[Array]) -> Bounds:
