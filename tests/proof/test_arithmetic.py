@@ -390,8 +390,8 @@ def test_balls_with_no_room_but_the_smallest_number() -> None:
     a = np.array([[1e300, 1e-30]])
     for sign in (1, -1):
         total = _total(1)
-        box = (-end, zero) if sign > 0 else (zero, end)
-        total.least(sign * a, Region(*box, 1, 0.5, zero))
+        low, high = (-end, zero) if sign > 0 else (zero, end)
+        total.least(sign * a, Region(low, high, 1, 0.5, zero))
         assert Fraction(total.value()[0]) <= -Fraction(1e300) * Fraction(5e-324)
         assert total.value()[0] >= -3e-23
 
