@@ -18,12 +18,12 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/verify/test_inconsistency.py",
         "tests/network/test_ops.py",
     ),
-    "verify/bounding/crown.py": ("tests/verify/test_backward.py",),
-    "verify/bounding/differential.py": ("tests/verify/test_difference.py",),
-    "verify/encoding/encoder.py": ("tests/claims/test_encoding.py",),
+    "verify/bounding/crown.py": ("tests/verify/bounding/test_crown.py",),
+    "verify/bounding/differential.py": ("tests/verify/bounding/test_differential.py",),
+    "verify/encoding/encoder.py": ("tests/verify/encoding/test_encoder.py",),
     "verify/encoding/circuit_tensor.py": (
-        "tests/claims/test_circuit_tensor.py",
-        "tests/claims/test_encoding.py",
+        "tests/verify/encoding/test_circuit_tensor.py",
+        "tests/verify/encoding/test_encoder.py",
     ),
     **{
         f"proof/checker/{name}.py": tuple(f"tests/proof/test_{test}.py" for test in tests)

@@ -163,11 +163,8 @@ class Question:
         if not pool or not self.query.ranges:
             return None
         problems = torch.tensor([witness.index for witness in pool], device=self.structure.device)
-        return (
-            self._refuted(Stage.POOL)
-            if self._try(pool_points(self.query, pool), problems)
-            else None
-        )
+        found = self._try(pool_points(self.query, pool), problems)
+        return self._refuted(Stage.POOL) if found else None
 
     def linear_bounds(self) -> Verdict | None:
         """Backward linear bounds; where a proof can be built on, with differential bounds below."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from tests.discover.results.test_guarantees import ASSUMED, wide
 from tests.discover.searching import MONOTONE, Given, Logged
-from tests.discover.test_guarantees import ASSUMED, wide
 
 import provable_circuits as pc
 from provable_circuits.discover.algorithms.binary_search import binary_search
