@@ -53,22 +53,22 @@ class Questions(Comparison):
                 "specification", "output", f"rows reach {low.tolist()}, the metric {least.tolist()}"
             )
 
-    def together(self, together: BatchedProblem) -> None:
+    def batched(self, batched: BatchedProblem) -> None:
         """A query about many circuits says what their plain runs say."""
         count = len(self.truth.claim.inputs)
-        for c in {0, len(together.circuits) - 1}:
+        for c in {0, len(batched.circuits) - 1}:
             problems = c * count + self.points.index
             everyone = torch.arange(len(self.points))
             true = self.merged.of_rows(
-                together.graph, together.circuits[c], everyone, together.ranges, problems
+                batched.graph, batched.circuits[c], everyone, batched.ranges, problems
             )
-            before, self.circuit = self.circuit, together.circuits[c]
+            before, self.circuit = self.circuit, batched.circuits[c]
             self.specified(
                 self.circuit,
                 self.points,
-                together.rows[problems],
-                together.offsets[problems],
-                true[together.graph.outputs[0]],
+                batched.rows[problems],
+                batched.offsets[problems],
+                true[batched.graph.outputs[0]],
             )
             self.circuit = before
 

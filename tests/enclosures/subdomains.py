@@ -69,23 +69,30 @@ class SubdomainWatch(Comparison):
         self._searches[id(search)] = (search, made)
         return made
 
-    def within(self, search: BranchAndBound, parts: Subdomains, certainly: bool = True) -> Tensor:
+    def within(
+        self, search: BranchAndBound, subdomains: Subdomains, certainly: bool = True
+    ) -> Tensor:
         """Which points lie in which parts, certainly or possibly: [parts, points]."""
         true = self.search(search)
-        least, most = (end[parts.root] for end in true.units)
+        least, most = (end[subdomains.root] for end in true.units)
         if not certainly:
             least, most = most, least
-        lower, upper = parts.lower.unsqueeze(1), parts.upper.unsqueeze(1)
-        return true.member[parts.root] & ((lower <= least) & (most <= upper)).all(2)
+        lower, upper = subdomains.lower.unsqueeze(1), subdomains.upper.unsqueeze(1)
+        return true.member[subdomains.root] & ((lower <= least) & (most <= upper)).all(2)
 
     def cover(
-        self, kind: str, search: BranchAndBound, parts: Subdomains, after: Subdomains, of: Tensor
+        self,
+        kind: str,
+        search: BranchAndBound,
+        subdomains: Subdomains,
+        after: Subdomains,
+        of: Tensor,
     ) -> None:
         """Every point ``of`` some parts [parts, points] may lie in one that came of them."""
         count = len(search.roots.problems)
         had = torch.zeros(count, len(self.points), dtype=torch.bool)
         has = torch.zeros_like(had)
-        had.index_put_((parts.root,), of, accumulate=True)
+        had.index_put_((subdomains.root,), of, accumulate=True)
         has.index_put_((after.root,), self.within(search, after, certainly=False), accumulate=True)
         lost = had & ~has
         self.counts[f"{kind} compared"] += 1

@@ -44,7 +44,7 @@ class Watch(SubdomainWatch, Questions):
         with ExitStack() as stack:
             for owner, name, make in (
                 (Encoder, "encode", self._hook_encode),
-                (screen_module, "encode_together", self._hook_together),
+                (screen_module, "encode_batch", self._hook_together),
                 (question_module.Question, "answer", self._hook_answer),
                 (Bounds, "compute", self._hook_compute),
                 (Bounds, "backward", self._hook_backward),
@@ -84,9 +84,9 @@ class Watch(SubdomainWatch, Questions):
 
     def _hook_together(self, plain: Callable[..., BatchedProblem]) -> Callable[..., BatchedProblem]:
         def encode(encoder: Encoder, circuits: Any) -> BatchedProblem:
-            together = plain(encoder, circuits)
-            self.together(together)
-            return together
+            batched = plain(encoder, circuits)
+            self.batched(batched)
+            return batched
 
         return encode
 
@@ -149,10 +149,10 @@ class Watch(SubdomainWatch, Questions):
         return optimise
 
     def _hook_refined(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        def refined(search: BranchAndBound, parts: Subdomains) -> Any:
+        def refined(search: BranchAndBound, subdomains: Subdomains) -> Any:
             self.below += 1
             try:
-                return plain(search, parts)
+                return plain(search, subdomains)
             finally:
                 self.below -= 1
 
@@ -167,19 +167,19 @@ class Watch(SubdomainWatch, Questions):
         return bounded
 
     def _hook_split(self, plain: Callable[..., Subdomains]) -> Callable[..., Subdomains]:
-        def split(search: BranchAndBound, parts: Subdomains) -> Subdomains:
-            children = plain(search, parts)
-            self.cover("split", search, parts, children, self.within(search, parts))
+        def split(search: BranchAndBound, subdomains: Subdomains) -> Subdomains:
+            children = plain(search, subdomains)
+            self.cover("split", search, subdomains, children, self.within(search, subdomains))
             return children
 
         return split
 
     def _hook_solved(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        def solved(search: BranchAndBound, programs: Any, parts: Subdomains) -> Any:
-            left = plain(search, programs, parts)
+        def solved(search: BranchAndBound, programs: Any, subdomains: Subdomains) -> Any:
+            left = plain(search, programs, subdomains)
             if left is not None:
-                broken = self.within(search, parts) & self.violated(search)[parts.root]
-                self.cover("solved subdomain", search, parts, left, broken)
+                broken = self.within(search, subdomains) & self.violated(search)[subdomains.root]
+                self.cover("solved subdomain", search, subdomains, left, broken)
             return left
 
         return solved

@@ -108,7 +108,7 @@ def rows_halved(patch: Patch) -> None:
 
 def _lines(patch: Patch, change: Callable[[Lines], Lines]) -> None:
     for module in (relaxation, relaxed):
-        around(patch, module, "kinked_lines", lambda found, *rest: change(found))
+        around(patch, module, "piecewise_linear_lines", lambda found, *rest: change(found))
 
 
 def chord_through_zero(patch: Patch) -> None:

@@ -169,8 +169,8 @@ def written(formula: Any) -> str:
 def meant(formula: Any, point: dict[str, float]) -> bool:
     operator = formula[0]
     if operator in ("and", "or"):
-        parts = [meant(part, point) for part in formula[1]]
-        return all(parts) if operator == "and" else any(parts)
+        subdomains = [meant(part, point) for part in formula[1]]
+        return all(subdomains) if operator == "and" else any(subdomains)
     value, end = point[formula[1]], float(formula[2])
     return value <= end if operator == "<=" else value >= end
 
@@ -308,7 +308,7 @@ def test_reading_takes_work_in_proportion_to_the_text() -> None:
         text = declared(count, 1) + "\n".join(lines) + "(assert (<= Y_0 0))"
         seen = 0
 
-        def profile(frame: object, event: str, argument: object) -> None:
+        def profile(index_map: object, event: str, argument: object) -> None:
             nonlocal seen
             seen += event in ("call", "c_call")
 

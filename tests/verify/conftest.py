@@ -13,4 +13,4 @@ def hulls_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     bounds = importlib.import_module("provable_circuits.verify.bounding.bounds")
     monkeypatch.setattr(bounds, "SMALL", 0)
     room = importlib.import_module("provable_circuits.verify.stages.question")
-    monkeypatch.setattr(room, "FEW_PARTS", 0)
+    monkeypatch.setattr(room, "FEW_SUBDOMAINS", 0)

@@ -154,7 +154,7 @@ def test_the_way_of_large_networks_agrees_with_the_exact_optimum(seed: int) -> N
 @pytest.mark.usefixtures("as_if_large")
 @pytest.mark.parametrize("seed", range(FIRST + 70_000, FIRST + 70_000 + CLAIMS // 15))
 def test_hulls_agree_with_the_exact_optimum(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(question, "FEW_PARTS", 0)
+    monkeypatch.setattr(question, "FEW_SUBDOMAINS", 0)
     compare(seed)
 
 

@@ -71,14 +71,14 @@ def push(graph: Graph, case: Case, x: Tensor) -> Tensor:
     lower = torch.maximum(case.inner_lower, inside - reach)
     upper = torch.minimum(case.inner_upper, inside + reach)
     for _ in range(PUSH_STEPS if len(case.rows) <= PUSH_MOST else 0):
-        slopes = torch.autograd.functional.jacobian(lambda p: values(p)[0], inside)
+        alpha = torch.autograd.functional.jacobian(lambda p: values(p)[0], inside)
         now = values(inside)[0]
         points = [inside]
         for margin in PUSH_MARGINS:
             wanted = -(now + margin * (1 + case.inner_bounds.abs())).clamp_min(0.0)
             held = torch.ones_like(inside)
             for _ in range(2):
-                step = torch.linalg.pinv(slopes * held * (wanted < 0).unsqueeze(1)) @ wanted
+                step = torch.linalg.pinv(alpha * held * (wanted < 0).unsqueeze(1)) @ wanted
                 moved = inside + step
                 held = held * ((moved >= lower) & (moved <= upper))
                 points.append(torch.minimum(torch.maximum(moved, lower), upper))

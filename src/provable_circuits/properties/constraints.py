@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from provable_circuits.properties.vnnlib import Case
-from provable_circuits.verify.bounding.root_problems import slip
+from provable_circuits.verify.bounding.root_problems import rounding_slack
 
 STRICT = 1e-300
 """A bound must exceed zero by this much: more than nothing, and less than anything that matters."""
@@ -46,7 +46,7 @@ class Constraints:
 
         A case is excluded as soon as one of its constraints is violated everywhere.
         """
-        violated = (value + self.offsets - slip(value, self.offsets) >= 0).long()
+        violated = (value + self.offsets - rounding_slack(value, self.offsets) >= 0).long()
         counts = torch.zeros(len(value), len(self.cases), dtype=torch.long)
         return counts.index_add(1, self.owners, violated) > 0
 

@@ -124,10 +124,10 @@ def query_graph(query: Query, index: int) -> Graph:
 
 def query_property(query: Query, index: int) -> Property:
     """What breaks the claim at one claimed input: that some constraint reaches its limit."""
-    parts = [query.ranges[name] for name in query.graph.inputs]
-    none = [torch.zeros(0 if parts else 1, dtype=torch.float64)]
-    lower = torch.cat([*(part.lower[index].flatten() for part in parts), *none])
-    upper = torch.cat([*(part.upper[index].flatten() for part in parts), *none])
+    subdomains = [query.ranges[name] for name in query.graph.inputs]
+    none = [torch.zeros(0 if subdomains else 1, dtype=torch.float64)]
+    lower = torch.cat([*(part.lower[index].flatten() for part in subdomains), *none])
+    upper = torch.cat([*(part.upper[index].flatten() for part in subdomains), *none])
     rows = -torch.eye(query.rows.shape[1], dtype=torch.float64)
     cases = [
         Case.exact(lower, upper, row.unsqueeze(0), offset.unsqueeze(0))

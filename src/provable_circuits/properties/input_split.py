@@ -56,7 +56,7 @@ class Bisection:
         self.attempt = attempt
         self.deadline = deadline
         self.most = most
-        self.parts = 0
+        self.subdomains = 0
         self.input = structure.graph.inputs[0]
         self.lower, self.upper = box.lower, box.upper
         self.open = torch.ones(1, len(constraints.cases), dtype=torch.bool)
@@ -66,13 +66,13 @@ class Bisection:
     def run(self) -> str:
         """``proved``, ``refuted``, or ``open`` when it gave up."""
         while len(self.lower):
-            if self.parts > self.most:
+            if self.subdomains > self.most:
                 return "open"
             some = slice(-self.width, None)
             lower, upper, open_ = self.lower[some], self.upper[some], self.open[some]
             rest = slice(None, len(self.lower) - len(lower))
             self.lower, self.upper, self.open = self.lower[rest], self.upper[rest], self.open[rest]
-            self.parts += len(lower)
+            self.subdomains += len(lower)
             self.deadline.spend(len(lower))
             region = Region({self.input: InputRange(lower, upper)})
             bounds = Bounds(self.structure, region, len(lower), deadline=self.deadline)
@@ -87,18 +87,18 @@ class Bisection:
             reached = found.inputs.get(self.input)
             if reached is None:
                 return "open"  # the outputs are constant, and no case was excluded
-            slopes = reached[left] * _column(open_[:, self.constraints.owners], reached)
-            if self.attempt(_corners(lower, upper, slopes)):
+            alpha = reached[left] * _column(open_[:, self.constraints.owners], reached)
+            if self.attempt(_corners(lower, upper, alpha)):
                 return "refuted"
-            if not self._halve(lower, upper, open_, slopes):
+            if not self._halve(lower, upper, open_, alpha):
                 return "open"
         return "proved"
 
-    def _halve(self, lower: Tensor, upper: Tensor, open_: Tensor, slopes: Tensor) -> bool:
+    def _halve(self, lower: Tensor, upper: Tensor, open_: Tensor, alpha: Tensor) -> bool:
         """Put both halves of each box into the queue; false where a box is a single point."""
         width = (upper - lower).flatten(1)
         # Where the bounds depend on no input, the widest is halved.
-        influence = (slopes.abs().sum(1).flatten(1) + 1e-9) * width
+        influence = (alpha.abs().sum(1).flatten(1) + 1e-9) * width
         place = influence.argmax(1, keepdim=True)
         low, high = (end.flatten(1).gather(1, place) for end in (lower, upper))
         middle = low + (high - low) * 0.5
@@ -117,7 +117,7 @@ def _column(flags: Tensor, like: Tensor) -> Tensor:
     return flags.reshape(*flags.shape, *([1] * (like.ndim - 2)))
 
 
-def _corners(lower: Tensor, upper: Tensor, slopes: Tensor) -> Tensor:
+def _corners(lower: Tensor, upper: Tensor, alpha: Tensor) -> Tensor:
     """For each box, where the sum of its open rows is least by their slopes."""
-    total = slopes.sum(1)
+    total = alpha.sum(1)
     return torch.where(total > 0, lower, upper)

@@ -84,7 +84,7 @@ MOST_BOXES = 20_000
 """Up to so many varying inputs a box is halved again and again, into so many parts at most."""
 
 FIRST_BOXES = 256
-FIRST_PARTS = 20_000
+FIRST_SUBDOMAINS = 20_000
 """Boxes, and then parts of branch and bound, that come first where few units are unstable."""
 
 NEAR = 1e-12
@@ -175,7 +175,7 @@ class _Open:
     bounds: Bounds
     starts: Tensor
 
-    def parts(self) -> Iterator[Constraints]:
+    def subdomains(self) -> Iterator[Constraints]:
         """The cases, so many at once as are attacked together."""
         cases = self.constraints.cases
         for first in range(0, len(cases), ATTACK_CASES):
@@ -211,7 +211,7 @@ class _Decision:
                 left.append(open_)
         if not left:
             return "holds", "linear"
-        if any(self._attack(open_, part) for open_ in left for part in open_.parts()):
+        if any(self._attack(open_, part) for open_ in left for part in open_.subdomains()):
             return "violated", "attack"
         stage, doubts = Stage.BISECTION, []
         for open_ in left:
@@ -302,7 +302,7 @@ class _Decision:
         )
         status = halving.run()
         if status == "open" and few:
-            status = self._search(open_, FIRST_PARTS)
+            status = self._search(open_, FIRST_SUBDOMAINS)
             if status != "more":
                 return status, "branching"
             halving.most = MOST_BOXES
@@ -358,7 +358,7 @@ class _Decision:
         )
         bounds.compute(refine=False)
         relaxed = Relaxed.whole(bounds, UnstableUnits(bounds))
-        choice = optimise(relaxed, start, rows, offsets, relaxed.slopes, steps=20)
+        choice = optimise(relaxed, start, rows, offsets, relaxed.alpha, steps=20)
         search = BranchAndBound(
             RootProblems(bounds, problems, rows, offsets),
             lambda points, _: self._try(constraints, points[self._input]),

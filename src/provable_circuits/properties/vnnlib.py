@@ -95,8 +95,8 @@ class Case:
     @property
     def numbers(self) -> Numbers:
         """The numbers as they are written: those of float64, unless ``WrittenCase`` has others."""
-        parts = (self.lower, self.upper, self.bounds)
-        return Numbers(*([Fraction(value) for value in part.tolist()] for part in parts))
+        subdomains = (self.lower, self.upper, self.bounds)
+        return Numbers(*([Fraction(value) for value in part.tolist()] for part in subdomains))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -183,19 +183,19 @@ class Reader:
             else:
                 stack.append(_Frame(head, inner, [[]] if head == "and" else []))
 
-    def _join(self, frame: _Frame, branches: list[Branch], start: int) -> None:
+    def _join(self, index_map: _Frame, branches: list[Branch], start: int) -> None:
         """Add the alternatives of one part to the ``and`` or ``or`` it is a part of."""
-        if frame.operator == "or":
-            frame.branches.extend(branches)
+        if index_map.operator == "or":
+            index_map.branches.extend(branches)
         elif len(branches) == 1:
-            self.source.spend(len(frame.branches) * len(branches[0]), start)
-            for branch in frame.branches:
+            self.source.spend(len(index_map.branches) * len(branches[0]), start)
+            for branch in index_map.branches:
                 branch.extend(branches[0])
         else:
-            size = sum(map(len, frame.branches)) * len(branches)
-            self.source.spend(size + sum(map(len, branches)) * len(frame.branches), start)
-            frame.branches = [mine + more for mine in frame.branches for more in branches]
-        if len(frame.branches) > MOST_CASES:
+            size = sum(map(len, index_map.branches)) * len(branches)
+            self.source.spend(size + sum(map(len, branches)) * len(index_map.branches), start)
+            index_map.branches = [mine + more for mine in index_map.branches for more in branches]
+        if len(index_map.branches) > MOST_CASES:
             self.source.spend(MOST_WORK, start)
 
     def _atom(self, start: int, operator: str, items: Sequence[Item]) -> Atom:

@@ -131,7 +131,7 @@ def reference(
     row: Tensor,
     problem: int,
     multipliers: Mapping[str, Tensor],
-    slopes: Mapping[str, Mapping[int, float]],
+    alpha: Mapping[str, Mapping[int, float]],
 ) -> tuple[float, Held]:
     """The bound of one flat row of one problem, and the row that arrives at each tensor."""
     graph, value, held, seen = view.graph, 0.0, {start: row}, {}
@@ -156,7 +156,7 @@ def reference(
                 arriving[name] = arriving[name] + piece if name in arriving else piece
         else:
             line, new = view.lines[node.name], a.clone()
-            fixed = slopes.get(node.name, {})
+            fixed = alpha.get(node.name, {})
             for i, c in enumerate(a.tolist()):
                 side = "below" if c >= 0 else "above"
                 slope = getattr(line, f"{side}_slope").double()[problem].flatten()[i]
@@ -184,13 +184,13 @@ def references(
     norms: dict[str, Tensor] = {}
     for p in range(rows.shape[0]):
         for r in range(rows.shape[1]):
-            slopes: dict[str, dict[int, float]] = {}
+            alpha: dict[str, dict[int, float]] = {}
             for name, known in (fixed or {}).items():
                 for i in range(len(known.units)):
                     if (int(known.problems[i]), int(known.rows[i])) == (p, r):
-                        slopes.setdefault(name, {})[int(known.units[i])] = float(known.slopes[i])
+                        alpha.setdefault(name, {})[int(known.units[i])] = float(known.alpha[i])
             row = rows[p, r].flatten().double()
-            values[p, r], seen = reference(view, start, row, p, multipliers or {}, slopes)
+            values[p, r], seen = reference(view, start, row, p, multipliers or {}, alpha)
             for name, a in seen.items():
                 norms.setdefault(name, torch.zeros_like(values))[p, r] = a.abs().sum()
     return values, norms
@@ -262,8 +262,8 @@ def test_units_of_one_slope_pay_no_offset(name: str) -> None:
     count = math.prod(graph[name].shape)
     places = [(p, r, u) for p, r in ((0, 0), (0, 2), (1, 1)) for u in range(count) if u != r]
     problems, numbers, units = (torch.tensor(place) for place in zip(*places, strict=True))
-    slopes = torch.linspace(0.0, 1.0, len(places)).double()
-    fixed = {name: Fixed(problems, numbers, units, slopes)}
+    alpha = torch.linspace(0.0, 1.0, len(places)).double()
+    fixed = {name: Fixed(problems, numbers, units, alpha)}
     wanted, _ = references(view, start, rows, fixed=fixed)
     found = backward(view, start, rows, fixed=fixed)
     torch.testing.assert_close(found.value, wanted, rtol=1e-7, atol=1e-7)
@@ -276,7 +276,7 @@ def test_units_of_one_slope_pay_no_offset(name: str) -> None:
     ones, line = rows.new_ones(PROBLEMS, ROWS, count), replace(view.lines[name], settled=True)
     piece, part = fixed[name].put(ones, line, 0 * ones, None)
     assert part is None
-    assert piece[0, 0].tolist() == pytest.approx([0.0, *fixed[name].slopes[: count - 1].tolist()])
+    assert piece[0, 0].tolist() == pytest.approx([0.0, *fixed[name].alpha[: count - 1].tolist()])
 
 
 @pytest.mark.parametrize("weight", [1.0, 1e-60, 1e-160])

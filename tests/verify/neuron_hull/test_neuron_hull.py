@@ -21,7 +21,7 @@ from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.bounding.root_problems import RootProblems
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.encoder import Query
-from provable_circuits.verify.neuron_hull import presolved as condensed
+from provable_circuits.verify.neuron_hull import presolved as presolved
 from provable_circuits.verify.neuron_hull import subdomains as parts_room
 from provable_circuits.verify.neuron_hull.hull_bound import (
     Certified,
@@ -36,7 +36,7 @@ from provable_circuits.verify.neuron_hull.layerwise_dual import LayerwiseDual
 from provable_circuits.verify.neuron_hull.lines import Settled
 from provable_circuits.verify.neuron_hull.matrix import HullMatrix
 from provable_circuits.verify.neuron_hull.presolve import Presolver
-from provable_circuits.verify.neuron_hull.presolved import Condensed, Rows
+from provable_circuits.verify.neuron_hull.presolved import Presolved, Rows
 from provable_circuits.verify.neuron_hull.proof_reuse import ProofReuse, SavedTrees
 from provable_circuits.verify.neuron_hull.search import HullSearch
 from provable_circuits.verify.neuron_hull.tightening import tighten_second_layer, tightened_bounds
@@ -54,7 +54,7 @@ def rows(dice: torch.Generator, count: int, first: int, second: int, radius: flo
     return Rows(cube, normal(count, first), normal(count, second), normal(count), off)
 
 
-def problem(seed: int, radius: float = 0.05) -> Condensed:
+def problem(seed: int, radius: float = 0.05) -> Presolved:
     """A random one, with ends that interval propagation gives."""
     dice = torch.Generator().manual_seed(seed)
     first = rows(dice, FIRST, 0, 0, radius)
@@ -63,10 +63,10 @@ def problem(seed: int, radius: float = 0.05) -> Condensed:
     reach = second.cube.abs().sum(1) + second.radius
     lower = second.constant - reach - (-second.first).clamp_min(0) @ top
     upper = second.constant + reach + second.first.clamp_min(0) @ top
-    return Condensed(first, second, rows(dice, 3, FIRST, SECOND, radius), top, lower, upper, CUBE)
+    return Presolved(first, second, rows(dice, 3, FIRST, SECOND, radius), top, lower, upper, CUBE)
 
 
-def values(given: Condensed, seed: int, count: int = 4000) -> tuple[Tensor, Tensor, Tensor]:
+def values(given: Presolved, seed: int, count: int = 4000) -> tuple[Tensor, Tensor, Tensor]:
     """What x, y and v are at points of the cube, each equation off by a part of its radius."""
     dice = torch.Generator().manual_seed(seed)
 
@@ -88,7 +88,7 @@ def unknown(goal: Rows) -> Signs:
     return Signs(torch.zeros_like(goal.first), torch.zeros_like(goal.second))
 
 
-def settled(given: Condensed, dice: torch.Generator) -> Settled:
+def settled(given: Presolved, dice: torch.Generator) -> Settled:
     """Some units moving, and settled shares that nobody would choose."""
     units, width = given.sparse.values.shape
     small = Settled.small(given, 0.5 + torch.randn(units, generator=dice).double())
@@ -96,7 +96,7 @@ def settled(given: Condensed, dice: torch.Generator) -> Settled:
     return small.with_shares(given, wild, torch.rand(units, generator=dice) < 0.6)
 
 
-def settled_small(given: Condensed) -> Settled:
+def settled_small(given: Presolved) -> Settled:
     """All units moving, small entries with no share in the lines."""
     return Settled.small(given, torch.zeros_like(given.top))
 
@@ -106,8 +106,8 @@ def kept_apart(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """Whether all entries of a row have shares of their own, or the largest ones."""
     every: bool = request.param == "every entry"
     if not every:
-        monkeypatch.setattr(condensed, "FEW_ENTRIES", 1)
-        monkeypatch.setattr(condensed, "LARGEST", 0.2)
+        monkeypatch.setattr(presolved, "FEW_ENTRIES", 1)
+        monkeypatch.setattr(presolved, "LARGEST", 0.2)
     return every
 
 
@@ -185,7 +185,7 @@ def test_a_problem_may_have_no_first_layer() -> None:
     assert bool((bound <= v[inside].amin(0)).all())
 
 
-def best_bound(given: Condensed, row: int) -> float:
+def best_bound(given: Presolved, row: int) -> float:
     """The largest bound of a row that a certificate can prove, by HiGHS.
 
     The coefficient of each first unit is p - w, with p, w >= 0: the part p x meets a slope d <= p,
@@ -334,8 +334,8 @@ def test_parts_wait_in_the_order_of_their_bounds() -> None:
 def test_parts_go_on_from_what_is_settled(moving: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is settled, the multipliers prove what they did, and what ascent makes of them."""
     monkeypatch.setattr(parts_room, "MOVING", moving)
-    _, condenser = question(torch.Generator().manual_seed(1), images(1))
-    chain = LayerwiseDual(condenser.problem, condenser.below(), torch.float64, Deadline())
+    _, presolver = question(torch.Generator().manual_seed(1), images(1))
+    chain = LayerwiseDual(presolver.problem, presolver.below(), torch.float64, Deadline())
     whole = parts_room.SubdomainBounds(chain)
     found = whole.roots()
     root = found.left[torch.tensor([0])]
@@ -417,7 +417,7 @@ def test_the_hull_of_a_unit_is_exact_where_a_chord_is_not(off: float) -> None:
     goal = Rows(torch.tensor([[1.0, 0.0]]).double(), -one.reshape(1, 1), nothing, 0 * one, 0 * one)
     none = torch.zeros(0, dtype=torch.float64)
     second = Rows(torch.zeros(0, 2).double(), torch.zeros(0, 1).double(), nothing[:0], none, none)
-    given = Condensed(first, second, goal, (2 + off) * one, none, none, 2)
+    given = Presolved(first, second, goal, (2 + off) * one, none, none, 2)
     still = torch.zeros(1, 1, dtype=torch.float64)
     signs = Signs(still, goal.second)
     taken = torch.where(given.sparse.columns == 0, 1.0, 0.0).double()
@@ -459,13 +459,13 @@ def test_brackets_are_what_they_say(sides: str) -> None:
     dice = torch.Generator().manual_seed(0)
     ends = torch.randn(2, 500, generator=dice, dtype=torch.float64).sort(dim=0).values
     ends = {"both": ends, "above": ends.abs(), "below": -ends.abs()}[sides].sort(dim=0).values
-    t, duals = 2 * torch.randn(2, 500, generator=dice, dtype=torch.float64)
+    t, beta = 2 * torch.randn(2, 500, generator=dice, dtype=torch.float64)
     none = torch.zeros_like(t)
-    duals = allowed(duals, none, t)
+    beta = allowed(beta, none, t)
     given = replace(problem(0), lower=ends[0], upper=ends[1])
-    found = brackets(given, duals, none, t)
+    found = brackets(given, beta, none, t)
     y = ends[0] + torch.linspace(0, 1, 50, dtype=torch.float64).unsqueeze(1) * (ends[1] - ends[0])
-    least = (t * y.clamp_min(0) - duals * y).amin(0)
+    least = (t * y.clamp_min(0) - beta * y).amin(0)
     assert bool((found <= least + 1e-12).all())
     assert bool((found[t < 0] >= least[t < 0] - 1e-12).all())
 
@@ -523,19 +523,19 @@ def anywhere(dice: torch.Generator, query: Query, count: int) -> dict[str, Tenso
 
 
 def coordinates(
-    query: Query, condenser: Presolver, points: dict[str, Tensor], held: Mapping[str, Tensor]
+    query: Query, presolver: Presolver, points: dict[str, Tensor], held: Mapping[str, Tensor]
 ) -> list[Tensor]:
     """Where points are in the cube: by input, then by activation with gaps."""
     z = []
-    for name, columns in condenser.inputs.items():
+    for name, columns in presolver.inputs.items():
         box = query.ranges[name]
         middle, reach = (box.lower + box.upper) / 2, (box.upper - box.lower) / 2
         z.append(((points[name] - middle) / reach.clamp_min(1e-300)).flatten(1)[:, columns])
-    for name, gap in condenser.gaps.items():
+    for name, gap in presolver.gaps.items():
         node = query.graph[name]
         read, given = held[node.inputs[0]].flatten(1), held[name].flatten(1)
-        slope = condenser.view.lines[name].below_slope.flatten()
-        z.append((2 * (given - slope * read) / gap - 1)[:, condenser._loose(name)])
+        slope = presolver.view.lines[name].below_slope.flatten()
+        z.append((2 * (given - slope * read) / gap - 1)[:, presolver._loose(name)])
     return z
 
 
@@ -543,8 +543,8 @@ def coordinates(
 def test_condensing_keeps_what_the_network_computes(seed: int) -> None:
     """Every equation holds at every input, gaps put in, up to its radius, which is tiny."""
     dice = torch.Generator().manual_seed(seed)
-    query, condenser = question(dice, images(seed))
-    given, start = condenser.problem, query.graph.outputs[0]
+    query, presolver = question(dice, images(seed))
+    given, start = presolver.problem, query.graph.outputs[0]
     assert len(given.first) > 3
     assert len(given.second) > 1
     assert float(given.goal.radius.max()) < 1e-8
@@ -553,16 +553,16 @@ def test_condensing_keeps_what_the_network_computes(seed: int) -> None:
 
     def own(node: Node, before: bool) -> Tensor:
         name = node.inputs[0] if before else node.name
-        return held[name].flatten(1)[:, condenser.own[node.name]]
+        return held[name].flatten(1)[:, presolver.own[node.name]]
 
-    z = coordinates(query, condenser, points, held)
+    z = coordinates(query, presolver, points, held)
     cube = torch.cat(z, dim=1)
     assert float(cube.abs().max()) <= 1 + 1e-6
-    h = torch.cat([own(node, before=False) for node in condenser.first], dim=1)
-    g = torch.cat([own(node, before=False) for node in condenser.second], dim=1)
+    h = torch.cat([own(node, before=False) for node in presolver.first], dim=1)
+    g = torch.cat([own(node, before=False) for node in presolver.second], dim=1)
     for some, truth in (
-        (given.first, torch.cat([own(node, before=True) for node in condenser.first], dim=1)),
-        (given.second, torch.cat([own(node, before=True) for node in condenser.second], dim=1)),
+        (given.first, torch.cat([own(node, before=True) for node in presolver.first], dim=1)),
+        (given.second, torch.cat([own(node, before=True) for node in presolver.second], dim=1)),
         (given.goal, held[start]),
     ):
         said = cube @ some.cube.T + some.constant
@@ -570,20 +570,20 @@ def test_condensing_keeps_what_the_network_computes(seed: int) -> None:
         said = said + (g @ some.second.T if some.second.shape[1] else 0)
         assert float((said - truth).abs().max()) < 1e-8
 
-    forgotten = dict(condenser.named)
-    lowest = min(condenser.gaps, key=lambda name: condenser.depths[name])
-    condenser.named[lowest] = torch.zeros_like(forgotten[lowest])
-    node = condenser.first[-1]
-    some = condenser._rows(condenser._walk_units(node))
-    kept = torch.cat(_pieces(z, condenser, lowest), dim=1)
+    forgotten = dict(presolver.named)
+    lowest = min(presolver.gaps, key=lambda name: presolver.depths[name])
+    presolver.named[lowest] = torch.zeros_like(forgotten[lowest])
+    node = presolver.first[-1]
+    some = presolver._rows(presolver._walk_units(node))
+    kept = torch.cat(_pieces(z, presolver, lowest), dim=1)
     off = (kept @ some.cube.T + some.constant - own(node, before=True)).abs()
     assert bool((off <= some.radius + 1e-9).all()), "units without a coordinate are in the radius"
-    condenser.named = forgotten
+    presolver.named = forgotten
 
-    layers = condenser.below()
+    layers = presolver.below()
     assert len(layers) == 1
     for layer in layers:
-        nodes = [query.graph[name] for name in condenser.gaps if condenser.depths[name] == 1]
+        nodes = [query.graph[name] for name in presolver.gaps if presolver.depths[name] == 1]
         read = torch.cat([own(node, before=True) for node in nodes], dim=1)
         output = torch.cat([own(node, before=False) for node in nodes], dim=1)
         assert float((cube @ layer.rows.cube.T + layer.rows.constant - read).abs().max()) < 1e-8
@@ -599,16 +599,16 @@ def test_inputs_that_hardly_range_have_no_coordinate_and_count_in_every_radius()
     """A third of the inputs range, a third does by very little, a third is fixed."""
     dice = torch.Generator().manual_seed(4)
     radius = torch.tensor([0.1, 4e-11, 0.0]).repeat(22)[:64].reshape(1, 8, 8)
-    query, condenser = question(dice, images(4), radius)
-    assert [len(columns) for columns in condenser.inputs.values()] == [22] * len(query.ranges)
+    query, presolver = question(dice, images(4), radius)
+    assert [len(columns) for columns in presolver.inputs.values()] == [22] * len(query.ranges)
     points = anywhere(dice, query, 200)
     for name, box in query.ranges.items():
         points[name] = torch.where(points[name] > (box.lower + box.upper) / 2, box.upper, box.lower)
     held = evaluate(query.graph, points, [node.name for node in query.graph.nodes])
-    cube = torch.cat(coordinates(query, condenser, points, held), dim=1)
-    layer = condenser.below()[0]
-    nodes = [query.graph[name] for name in condenser.gaps if condenser.depths[name] == 1]
-    read = torch.cat([held[n.inputs[0]].flatten(1)[:, condenser.own[n.name]] for n in nodes], dim=1)
+    cube = torch.cat(coordinates(query, presolver, points, held), dim=1)
+    layer = presolver.below()[0]
+    nodes = [query.graph[name] for name in presolver.gaps if presolver.depths[name] == 1]
+    read = torch.cat([held[n.inputs[0]].flatten(1)[:, presolver.own[n.name]] for n in nodes], dim=1)
     off = (cube @ layer.rows.cube.T + layer.rows.constant - read).abs()
     assert float(off.max()) > 1e-11, "what hardly ranges is met"
     assert bool((off <= layer.rows.radius).all())
@@ -617,8 +617,8 @@ def test_inputs_that_hardly_range_have_no_coordinate_and_count_in_every_radius()
 @pytest.mark.parametrize("end", [1e-12, 1e-300])
 def test_a_unit_that_is_hardly_open_spoils_nothing(end: float) -> None:
     """Its gap is too small to be a coordinate; whatever is divided by it would not be finite."""
-    _, condenser = question(torch.Generator().manual_seed(0), images(0))
-    bounds, eye = condenser.bounds, torch.eye(3, dtype=torch.float64).unsqueeze(0)
+    _, presolver = question(torch.Generator().manual_seed(0), images(0))
+    bounds, eye = presolver.bounds, torch.eye(3, dtype=torch.float64).unsqueeze(0)
     start = bounds.structure.graph.outputs[0]
 
     def bound(chain: LayerwiseDual) -> Tensor:
@@ -627,13 +627,13 @@ def test_a_unit_that_is_hardly_open_spoils_nothing(end: float) -> None:
         chosen, _ = JointDual(chain).climb(goal, known, chain.fresh(goal, known), 20)
         return chain.certify(goal, known, chosen).value
 
-    def chain_of(condenser: Presolver) -> LayerwiseDual:
-        return LayerwiseDual(condenser.problem, condenser.below(), torch.float32, Deadline())
+    def chain_of(presolver: Presolver) -> LayerwiseDual:
+        return LayerwiseDual(presolver.problem, presolver.below(), torch.float32, Deadline())
 
-    before = chain_of(condenser)
-    lowest = min(condenser.gaps, key=lambda name: condenser.depths[name])
+    before = chain_of(presolver)
+    lowest = min(presolver.gaps, key=lambda name: presolver.depths[name])
     source = bounds.structure.graph[lowest].inputs[0]
-    unit = condenser.own[lowest].nonzero()[0]
+    unit = presolver.own[lowest].nonzero()[0]
     lower, upper = (ends.clone() for ends in bounds.ends[source])
     lower.flatten()[unit], upper.flatten()[unit] = -end, end
     bounds.ends[source] = (lower, upper)
@@ -646,18 +646,18 @@ def test_a_unit_that_is_hardly_open_spoils_nothing(end: float) -> None:
 def test_chains_hold_for_any_multipliers_and_signs(seed: int, kept_apart: bool) -> None:
     """Parts are where a point of the network lies, units of all layers fixed as they are there."""
     dice = torch.Generator().manual_seed(seed)
-    query, condenser = question(dice, images(seed))
-    given, start = condenser.problem, query.graph.outputs[0]
-    chain = LayerwiseDual(given, condenser.below(), torch.float64, Deadline())
+    query, presolver = question(dice, images(seed))
+    given, start = presolver.problem, query.graph.outputs[0]
+    chain = LayerwiseDual(given, presolver.below(), torch.float64, Deadline())
     assert len(chain.layers) == 1
     for each in chain.problems:
         assert bool(each.sparse.rest.any()) != kept_apart
     points = anywhere(dice, query, 60)
     held = evaluate(query.graph, points, [node.name for node in query.graph.nodes])
-    below = [query.graph[name] for name in condenser.gaps if condenser.depths[name] == 1]
+    below = [query.graph[name] for name in presolver.gaps if presolver.depths[name] == 1]
     read = [
-        held[node.inputs[0]].flatten(1)[:, condenser.own[node.name]]
-        for node in (*condenser.second, *condenser.first, *below)
+        held[node.inputs[0]].flatten(1)[:, presolver.own[node.name]]
+        for node in (*presolver.second, *presolver.first, *below)
     ]
     there = torch.cat(read, dim=1).sign()
     assert there.shape[1] == sum(chain.sizes)
@@ -669,8 +669,8 @@ def test_chains_hold_for_any_multipliers_and_signs(seed: int, kept_apart: bool) 
         chosen = chain.fresh(goal, known)
         better, _ = joint.climb(goal, known, chosen, 40)
         wild = [
-            Multipliers(*(torch.randn(part.shape, generator=dice).double() for part in parts))
-            for parts in ((m.second, m.slopes, m.first, m.shares) for m in chosen)
+            Multipliers(*(torch.randn(part.shape, generator=dice).double() for part in subdomains))
+            for subdomains in ((m.second, m.alpha, m.first, m.shares) for m in chosen)
         ]
         found = [chain.certify(goal, known, each).value for each in (chosen, better, wild)]
         masks = [torch.rand(size, generator=dice) < 0.5 for size in chain.sizes[1:]]
@@ -682,17 +682,17 @@ def test_chains_hold_for_any_multipliers_and_signs(seed: int, kept_apart: bool) 
         assert float((found[1] - found[0]).mean()) > 0
 
 
-def _pieces(z: list[Tensor], condenser: Presolver, without: str) -> list[Tensor]:
+def _pieces(z: list[Tensor], presolver: Presolver, without: str) -> list[Tensor]:
     """Coordinates by input and activation, those of one activation left out."""
-    place = len(condenser.inputs) + list(condenser.gaps).index(without)
+    place = len(presolver.inputs) + list(presolver.gaps).index(without)
     return [piece for i, piece in enumerate(z) if i != place]
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_tightened_bounds_are_closer_and_contain_what_units_read(seed: int) -> None:
     dice = torch.Generator().manual_seed(seed)
-    query, condenser = question(dice, images(seed))
-    bounds = condenser.bounds
+    query, presolver = question(dice, images(seed))
+    bounds = presolver.bounds
     held = evaluate(
         query.graph, anywhere(dice, query, 3000), [node.name for node in query.graph.nodes]
     )
@@ -707,21 +707,23 @@ def test_tightened_bounds_are_closer_and_contain_what_units_read(seed: int) -> N
         gained.append(float((before[1] - before[0]).sum() / (upper - lower).sum()))
     assert max(gained) > 1.02
 
-    chain = LayerwiseDual(condenser.problem, condenser.below(), torch.float64, Deadline())
-    given, closer = chain.problem, tighten_second_layer(chain).problem
+    chain = LayerwiseDual(presolver.problem, presolver.below(), torch.float64, Deadline())
+    given, tightened = chain.problem, tighten_second_layer(chain).problem
     own = [
-        held[node.inputs[0]].flatten(1)[:, condenser.own[node.name]] for node in condenser.second
+        held[node.inputs[0]].flatten(1)[:, presolver.own[node.name]] for node in presolver.second
     ]
     read = torch.cat(own, dim=1)
-    assert bool((read >= closer.lower).all() & (read <= closer.upper).all())
-    assert float((closer.upper - closer.lower).sum()) < float((given.upper - given.lower).sum())
+    assert bool((read >= tightened.lower).all() & (read <= tightened.upper).all())
+    assert float((tightened.upper - tightened.lower).sum()) < float(
+        (given.upper - given.lower).sum()
+    )
 
 
 def test_no_ends_are_brought_closer_where_no_unit_is_open() -> None:
     dice = torch.Generator().manual_seed(0)
-    _, condenser = question(dice, images(0), 1e-7)
-    bounds = condenser.bounds
-    assert not any(bool(mask.any()) for mask in condenser.open.values())
+    _, presolver = question(dice, images(0), 1e-7)
+    bounds = presolver.bounds
+    assert not any(bool(mask.any()) for mask in presolver.open.values())
     assert not list(tightened_bounds(bounds, bounds.ends.keys()))
 
 
@@ -753,7 +755,7 @@ def test_tightened_bounds_of_common_tensors_are_remembered() -> None:
         readers = {node.name for node in bounds.structure.activations if name in node.inputs}
         assert readers & lines.keys()
         assert not readers & memory.lines.keys()
-    assert {problem for _, problem in memory.closer} == {1}
+    assert {problem for _, problem in memory.tightened} == {1}
     after = dict(memory.whole)
     tighten_common(memory, bounds, common, torch.tensor([1]))
     assert all(memory.whole[name] is after[name] for name in after), "nothing is done twice"
@@ -803,10 +805,10 @@ def moved(seed: int, tolerance: float) -> pc.Verdict:
 
 @pytest.mark.usefixtures("hulls_at_once")
 @pytest.mark.parametrize(
-    ("seed", "worst", "closer"), [(3, 0.0103, False), (4, 0.1055, False), (4, 0.1055, True)]
+    ("seed", "worst", "tightened"), [(3, 0.0103, False), (4, 0.1055, False), (4, 0.1055, True)]
 )
 def test_hulls_prove_next_to_what_is_refuted(
-    seed: int, worst: float, closer: bool, monkeypatch: pytest.MonkeyPatch
+    seed: int, worst: float, tightened: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The output does move by ``worst``; that it moves by no more than a tenth above is proved."""
     room = importlib.import_module("provable_circuits.verify.stages.question")
@@ -817,13 +819,13 @@ def test_hulls_prove_next_to_what_is_refuted(
         tighten_common(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(room, "tighten_common", watched)
-    if closer:
-        monkeypatch.setattr(room, "FIRST_PARTS", 0)
+    if tightened:
+        monkeypatch.setattr(room, "FIRST_SUBDOMAINS", 0)
     assert moved(seed, 0.97 * worst).refuted
     proof = moved(seed, 1.1 * worst)
     assert isinstance(proof, pc.Proved)
     assert proof.stage == "hull"
-    assert bool(asked) == closer
+    assert bool(asked) == tightened
     assert -0.13 * worst <= proof.bound <= 0
 
 

@@ -75,8 +75,8 @@ def test_leaves_cover_whatever_units_are_missing_or_sure(seed: int) -> None:
 
 def problem(seed: int) -> tuple[SubdomainBounds, IndexMap]:
     """A problem that is not proved whole, and its frame with numbers made up."""
-    _, condenser = question(torch.Generator().manual_seed(seed), images(seed))
-    chain = LayerwiseDual(condenser.problem, condenser.below(), torch.float64, Deadline())
+    _, presolver = question(torch.Generator().manual_seed(seed), images(seed))
+    chain = LayerwiseDual(presolver.problem, presolver.below(), torch.float64, Deadline())
     units = 1000 + torch.arange(sum(chain.sizes))
     return SubdomainBounds(chain), IndexMap.of(
         chain, units, torch.arange(chain.problem.goal.cube.shape[1])
@@ -102,18 +102,20 @@ def test_multipliers_are_found_again_by_their_numbers(changed: bool) -> None:
     def flat(name: str, chosen: tuple[Multipliers, ...]) -> list[float]:
         return torch.cat([getattr(own, name).flatten(1) for own in chosen], dim=1)[0].tolist()
 
-    def pairs(frame: IndexMap) -> list[tuple[int, int]]:
-        own = frame.coordinates.tolist()
-        columns = [own[i] if i < len(own) else -1 for i in frame.columns.tolist()]
-        return list(zip(frame.units[frame.owners].tolist(), columns, strict=True))
+    def pairs(index_map: IndexMap) -> list[tuple[int, int]]:
+        own = index_map.coordinates.tolist()
+        columns = [own[i] if i < len(own) else -1 for i in index_map.columns.tolist()]
+        return list(zip(index_map.units[index_map.owners].tolist(), columns, strict=True))
 
-    def named(name: str, frame: IndexMap) -> list[object]:
+    def named(name: str, index_map: IndexMap) -> list[object]:
         if name == "shares":
-            return list(pairs(frame))
-        seconds = frame.sizes[0]
-        return (frame.units[:seconds] if name == "second" else frame.units[seconds:]).tolist()
+            return list(pairs(index_map))
+        seconds = index_map.sizes[0]
+        return (
+            index_map.units[:seconds] if name == "second" else index_map.units[seconds:]
+        ).tolist()
 
-    for name in ("second", "slopes", "first", "shares"):
+    for name in ("second", "alpha", "first", "shares"):
         known = dict(zip(named(name, old), flat(name, before), strict=True))
         known = {k: v for k, v in known.items() if name != "shares" or k[1] >= 0}  # type: ignore[index]
         wanted = [known.get(key, -1.0) for key in named(name, new)]
@@ -124,9 +126,9 @@ def test_multipliers_are_found_again_by_their_numbers(changed: bool) -> None:
 
 def tree() -> tuple[Ground, HullSubdomains, HullTree]:
     """A row shifted so that it is proved by splitting it, and the tree that proves it."""
-    bounds, frame = problem(3)
+    bounds, index_map = problem(3)
     found = bounds.roots()
-    ground = Ground(bounds, frame, lambda cube: False, Deadline())
+    ground = Ground(bounds, index_map, lambda cube: False, Deadline())
     worst = float(found.left.value[0])
     goal = bounds.problem.goal
     goal = replace(goal, constant=goal.constant - 0.95 * worst)
@@ -141,14 +143,14 @@ def tree() -> tuple[Ground, HullSubdomains, HullTree]:
 
 def test_the_same_row_closes_as_it_did() -> None:
     ground, row, planted = tree()
-    outline = planted.outline
-    assert outline is not None
-    assert len(outline.leaves) > 20
-    depths = (outline.leaves.signs != outline.root.signs).sum(1)
+    saved_tree = planted.saved_tree
+    assert saved_tree is not None
+    assert len(saved_tree.leaves) > 20
+    depths = (saved_tree.leaves.signs != saved_tree.root.signs).sum(1)
     assert float((0.5**depths).sum()) == 1, "leaves of a tree, none of them missing"
-    again = HullTree(ground, *outline.carried(ground.frame, row))
-    cover = Cover(outline, again.frame, again.root)
-    assert len(cover) == len(outline.leaves)
+    again = HullTree(ground, *saved_tree.carried(ground.index_map, row))
+    cover = Cover(saved_tree, again.index_map, again.root)
+    assert len(cover) == len(saved_tree.leaves)
     assert again.fits(cover)
     assert len(again.begun(cover)) <= 0.1 * len(cover), "halves are rounded, no more"
 
@@ -156,16 +158,16 @@ def test_the_same_row_closes_as_it_did() -> None:
 def test_leaves_that_prove_nothing_are_not_taken_up() -> None:
     """Another row, for which the multipliers are of no use."""
     ground, row, planted = tree()
-    outline = planted.outline
-    assert outline is not None
+    saved_tree = planted.saved_tree
+    assert saved_tree is not None
     goal = ground.bounds.problem.goal
     lower = SubdomainBounds(
         ground.bounds.chain.of(
             replace(ground.bounds.problem, goal=replace(goal, constant=goal.constant - 10.0))
         )
     )
-    again = HullTree(replace(ground, bounds=lower), *outline.carried(ground.frame, row))
-    assert not again.fits(Cover(outline, again.frame, again.root))
+    again = HullTree(replace(ground, bounds=lower), *saved_tree.carried(ground.index_map, row))
+    assert not again.fits(Cover(saved_tree, again.index_map, again.root))
 
 
 def test_numbers_are_those_of_the_network() -> None:
@@ -174,20 +176,20 @@ def test_numbers_are_those_of_the_network() -> None:
     x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(0))
     claim = pc.Claim([pc.Point(x)], pc.Reachable(0.1), pc.LogitDifference(1.0, 0))
     verifier = pc.Verifier(components, claim)
-    outlines = SavedTrees()
+    saved_trees = SavedTrees()
     cut = 0
     for name in components.names[4:8]:
         query = verifier.encoder.encode(components.full().remove(components.names[1]).remove(name))
-        past = ProofReuse(outlines, query)
+        proof_reuse = ProofReuse(saved_trees, query)
         for tensor, held in query.tensors.items():
             if held.node not in query.graph:
                 continue
             shape = verifier.encoder.network[tensor].shape
             network = torch.arange(math.prod(shape)).reshape(shape)
             wanted = network[held.kept] if isinstance(held, Cut | Unread) else network
-            numbers = past.numbers(held.node, torch.arange(wanted.numel()))
+            numbers = proof_reuse.numbers(held.node, torch.arange(wanted.numel()))
             assert torch.equal(numbers % POSITIONS, wanted.flatten())
-            assert bool((numbers // POSITIONS == outlines.tensors[f"{tensor}~"]).all())
+            assert bool((numbers // POSITIONS == saved_trees.tensors[f"{tensor}~"]).all())
             cut += isinstance(held, Cut | Unread)
     assert cut > 0
 
@@ -232,14 +234,14 @@ def test_questions_one_after_the_other_are_answered_as_alone(
 
 def test_rows_that_meet_no_open_unit_have_frames() -> None:
     """So narrow a ball leaves no unit open."""
-    _, condenser = question(torch.Generator().manual_seed(0), images(0), 1e-9)
-    chain = LayerwiseDual(condenser.problem, condenser.below(), torch.float64, Deadline())
-    units, cube = condenser.numbered(lambda name, positions: positions)
-    frame = IndexMap.of(chain, units, cube)
-    assert len(frame.units) == len(frame.owners) == 0
-    assert len(frame.coordinates) == chain.problem.goal.cube.shape[1]
+    _, presolver = question(torch.Generator().manual_seed(0), images(0), 1e-9)
+    chain = LayerwiseDual(presolver.problem, presolver.below(), torch.float64, Deadline())
+    units, cube = presolver.numbered(lambda name, positions: positions)
+    index_map = IndexMap.of(chain, units, cube)
+    assert len(index_map.units) == len(index_map.owners) == 0
+    assert len(index_map.coordinates) == chain.problem.goal.cube.shape[1]
     row = SubdomainBounds(chain).roots().left[:1]
-    assert Match(frame, frame).carried(row.chosen, row.chosen)[0].shares.numel() == 0
+    assert Match(index_map, index_map).carried(row.chosen, row.chosen)[0].shares.numel() == 0
 
 
 @pytest.mark.usefixtures("hulls_at_once")
@@ -280,28 +282,28 @@ def test_rows_are_split_afresh_where_an_earlier_proof_does_not_help(
 
 def test_the_oldest_outlines_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     _, _, planted = tree()
-    outline = planted.outline
-    assert outline is not None
-    past = importlib.import_module("provable_circuits.verify.neuron_hull.proof_reuse")
-    monkeypatch.setattr(past, "MOST_NUMBERS", 2 * outline.numbers)
-    outlines = SavedTrees()
+    saved_tree = planted.saved_tree
+    assert saved_tree is not None
+    proof_reuse = importlib.import_module("provable_circuits.verify.neuron_hull.proof_reuse")
+    monkeypatch.setattr(proof_reuse, "MOST_NUMBERS", 2 * saved_tree.numbers)
+    saved_trees = SavedTrees()
     for index in range(3):
-        outlines.keep({(index, (1.0,)): outline})
-    outlines.keep({(1, (1.0,)): outline})
-    assert [index for index, _ in outlines.rows] == [2, 1]
+        saved_trees.keep({(index, (1.0,)): saved_tree})
+    saved_trees.keep({(1, (1.0,)): saved_tree})
+    assert [index for index, _ in saved_trees.rows] == [2, 1]
 
 
 def test_numbers_are_counted() -> None:
     """What an outline says it holds is what its tensors hold, or more, but not much more."""
     _, _, planted = tree()
-    outline = planted.outline
-    assert outline is not None
-    parts = (outline.leaves, outline.root)
-    held = [x for p in parts for x in (p.row, p.signs, p.value, p.scores)]
-    held += [x for p in parts for own in p.chosen for x in astuple(own)]
-    held += [x for f in (outline.frame, outline.whole) for x in (f.owners, f.columns)]
+    saved_tree = planted.saved_tree
+    assert saved_tree is not None
+    subdomains = (saved_tree.leaves, saved_tree.root)
+    held = [x for p in subdomains for x in (p.row, p.signs, p.value, p.scores)]
+    held += [x for p in subdomains for own in p.chosen for x in astuple(own)]
+    held += [x for f in (saved_tree.index_map, saved_tree.whole) for x in (f.owners, f.columns)]
     size = sum(x.numel() * x.element_size() for x in held) / 2
-    assert size <= outline.numbers <= 3 * size
+    assert size <= saved_tree.numbers <= 3 * size
 
 
 def test_no_two_units_have_the_same_number() -> None:
@@ -311,9 +313,10 @@ def test_no_two_units_have_the_same_number() -> None:
     claim = pc.Claim([pc.Ball(x, 0.05)], pc.Reachable(0.1), pc.LogitDifference(1.0, 0))
     circuit = components.full().remove(components.names[1]).remove(components.names[5])
     query = pc.Verifier(components, claim).encoder.encode(circuit)
-    past = ProofReuse(SavedTrees(), query)
+    proof_reuse = ProofReuse(SavedTrees(), query)
     numbers = [
-        past.numbers(node.name, torch.arange(math.prod(node.shape))) for node in query.graph.nodes
+        proof_reuse.numbers(node.name, torch.arange(math.prod(node.shape)))
+        for node in query.graph.nodes
     ]
     everyone = torch.cat(numbers)
     assert len(everyone.unique()) == len(everyone)

@@ -74,15 +74,15 @@ def test_the_shared_graph_computes_what_each_circuit_computes(
     components = graph.components()
     verifier = pc.Verifier(components, claim_of(graph, patching, metric, point))
     circuits = some_circuits(components, 5)
-    together = encode_batch(verifier.encoder, circuits)
+    batched = encode_batch(verifier.encoder, circuits)
     generator = torch.Generator().manual_seed(5)
     points = {}
-    for name, box in together.ranges.items():
+    for name, box in batched.ranges.items():
         share = torch.rand(box.lower.shape, generator=generator, dtype=torch.float64)
         points[name] = box.lower + share * (box.upper - box.lower)
-    y = evaluate(together.graph, points)[together.graph.outputs[0]]
-    for p, k in enumerate(together.inputs.tolist()):
-        circuit = together.circuits[p // 2]
+    y = evaluate(batched.graph, points)[batched.graph.outputs[0]]
+    for p, k in enumerate(batched.inputs.tolist()):
+        circuit = batched.circuits[p // 2]
         z = points[verifier.encoder.z][p] if not point else verifier.claim.inputs[k].center
         patches: dict[str, torch.Tensor] = dict(verifier.encoder.fixed)
         if "patch:input" in points:
@@ -191,7 +191,7 @@ def test_splitting_many_circuits_is_given_up_where_it_proves_nothing(
     circuits = some_circuits(components, 24)
     calls = 0
 
-    def fruitless(together: object, bounds: object, rows: torch.Tensor, _: object) -> torch.Tensor:
+    def fruitless(batched: object, bounds: object, rows: torch.Tensor, _: object) -> torch.Tensor:
         nonlocal calls
         calls += 1
         return torch.zeros(len(rows), dtype=torch.bool)

@@ -167,12 +167,12 @@ def test_optimised_slopes_and_splits_stay_below(name: str, p: float) -> None:
         row = query.rows[:, s : s + 1]
         value = torch.einsum("nko,kro->nkr", seen[start], row)[..., 0]
         relaxed = Relaxed.whole(bounds, UnstableUnits(bounds))
-        choice = optimise(relaxed, start, row, offsets - 1e9, relaxed.slopes, steps=8)
+        choice = optimise(relaxed, start, row, offsets - 1e9, relaxed.alpha, steps=8)
         assert bool((choice.found.value[:, 0] <= value.amin(0) + 1e-9).all())
         first = bounds.backward(start, row).value[:, 0]
         assert bool((choice.found.value[:, 0] >= first - 1e-6).all())  # ascent starts from there
-        kinked = [n for n in bounds.structure.activations if leak(n.op) is not None]
-        for node in kinked[s::3]:
+        piecewise_linear = [n for n in bounds.structure.activations if leak(n.op) is not None]
+        for node in piecewise_linear[s::3]:
             _split(query, bounds, node.name, row, value, seen[node.inputs[0]])
 
 
@@ -211,7 +211,7 @@ def _split(
             torch.where(signed < 0, 0.0, whole.upper),
         )
         for relaxed in (Relaxed.whole(part, units), inherited):
-            choice = optimise(relaxed, start, row, offsets, relaxed.slopes, signed, None, 6)
+            choice = optimise(relaxed, start, row, offsets, relaxed.alpha, signed, None, 6)
             assert bool(((choice.found.value[:, 0] <= met + 1e-9) | part.empty).all())
         assert not bool((part.empty & there.any(0)).any())
 
@@ -229,15 +229,19 @@ def test_ends_that_no_split_can_bring_closer_are_kept(name: str, p: float) -> No
     units = range(len(search.units))
     for unit in units[:: -1 - len(units) // 12]:
         split = whole[search.whole.open[:, unit]]
-        parts = split.split(torch.full((len(split),), unit))
-        closer, empty = search._closer(parts)
-        anew, bounds = search._refined(parts)
-        open_ = closer.open & ~bounds.empty.unsqueeze(1)
-        assert torch.allclose(closer.lower[open_], anew.lower[open_], rtol=0, atol=1e-9)
-        assert torch.allclose(closer.upper[open_], anew.upper[open_], rtol=0, atol=1e-9)
+        subdomains = split.split(torch.full((len(split),), unit))
+        tightened, empty = search._closer(subdomains)
+        anew, bounds = search._refined(subdomains)
+        open_ = tightened.open & ~bounds.empty.unsqueeze(1)
+        assert torch.allclose(tightened.lower[open_], anew.lower[open_], rtol=0, atol=1e-9)
+        assert torch.allclose(tightened.upper[open_], anew.upper[open_], rtol=0, atol=1e-9)
         assert not bool((empty & ~bounds.empty).any())
-        kept += int(((closer.lower == parts.lower) & (closer.upper == parts.upper)).all(1).sum())
-        all_ += len(parts)
+        kept += int(
+            ((tightened.lower == subdomains.lower) & (tightened.upper == subdomains.upper))
+            .all(1)
+            .sum()
+        )
+        all_ += len(subdomains)
     assert 0 < kept < all_
 
 
@@ -255,7 +259,7 @@ def test_a_shallow_search_closes_rows_that_hold_and_no_others(name: str, p: floa
         roots = RootProblems(bounds, torch.arange(len(row)), row, offsets)
         search = BranchAndBound(roots, lambda *_: False, Deadline())
         whole = search.whole
-        choice = optimise(whole, start, row, offsets, whole.slopes, steps=0)
+        choice = optimise(whole, start, row, offsets, whole.alpha, steps=0)
         return ~search.shallow(choice, rounds=3, most=64)
 
     assert not bool(closed(-least - 1e-9).any())
@@ -391,9 +395,9 @@ def test_lines_lie_on_their_sides(op: Op, chosen: float | None) -> None:
                 torch.zeros_like(lower) if offset is None else offset.expand_as(lower)
                 for offset in (line.below_offset, line.above_offset)
             ]
-            slopes = [line.below_slope.expand_as(lower), line.above_slope.expand_as(lower)]
+            alpha = [line.below_slope.expand_as(lower), line.above_slope.expand_as(lower)]
             for i, (low, high) in enumerate(intervals()):
-                numbers = [float(part[0, i]) for part in (*slopes, *offsets)]
+                numbers = [float(part[0, i]) for part in (*alpha, *offsets)]
                 if not all(math.isfinite(number) for number in numbers):
                     continue  # no line: sound, and no proof
                 below, above, under, over = map(Decimal, numbers)

@@ -31,7 +31,7 @@ DECAY = 0.93
 class Choice:
     """Slopes and multipliers [problems, units]; and the bound they give, rows kept."""
 
-    slopes: Tensor
+    alpha: Tensor
     multipliers: Tensor
     found: Pass
 
@@ -57,7 +57,7 @@ def optimise(
     start: str,
     rows: Tensor,
     offsets: Tensor,
-    slopes: Tensor,
+    alpha: Tensor,
     signs: Tensor | None = None,
     multipliers: Tensor | None = None,
     steps: int = 8,
@@ -69,7 +69,7 @@ def optimise(
         start: the tensor bounded.
         rows: [problems, 1, *shape], one row a problem.
         offsets: what the bound must reach to be of use: ascent ends when every problem's does.
-        slopes: where to start, [problems, units].
+        alpha: where to start, [problems, units].
         signs: +1 where a unit's input was fixed to be nonnegative, -1 where nonpositive, 0
             elsewhere; [problems, units].
         multipliers: where to start, nonnegative.
@@ -78,8 +78,8 @@ def optimise(
     units = relaxed.units
     structure = relaxed.bounds.structure
     guide = rows.float() if structure.single else rows
-    free = slopes
-    dual = torch.zeros_like(slopes) if multipliers is None else multipliers
+    free = alpha
+    dual = torch.zeros_like(alpha) if multipliers is None else multipliers
     split = signs is not None and bool(signs.any())
     best_free, best_dual = free, dual
     best_value: Tensor | None = None
@@ -119,10 +119,10 @@ def optimise(
 
 
 def _signed(
-    relaxed: Relaxed, signs: Tensor | None, duals: Tensor, dtype: torch.dtype
+    relaxed: Relaxed, signs: Tensor | None, beta: Tensor, dtype: torch.dtype
 ) -> Mapping[str, Tensor]:
     """Multipliers as a backward pass takes them."""
     if signs is None:
         return {}
-    spread = relaxed.units.spread((signs * duals).to(dtype))
+    spread = relaxed.units.spread((signs * beta).to(dtype))
     return {name: value.unsqueeze(1) for name, value in spread.items()}

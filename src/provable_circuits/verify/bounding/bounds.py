@@ -64,7 +64,7 @@ class Structure:
         """Whether many rows are bounded in float32, which is faster where tensors are large."""
 
     @cached_property
-    def kinked(self) -> bool:
+    def piecewise_linear(self) -> bool:
         """Whether every activation is piecewise linear with one kink."""
         return all(leak(self.ops[node.name]) is not None for node in self.activations)
 
@@ -245,10 +245,10 @@ class Bounds:
             self.lines[activation] = self.known_lines[activation]
             return
         if refine and source not in self.known:
-            self.refine(source, kinked=leak(op) is not None)
+            self.refine(source, piecewise_linear=leak(op) is not None)
         self.lines[activation] = lines(op, self.ends[source])
 
-    def refine(self, name: str, kinked: bool = True) -> None:
+    def refine(self, name: str, piecewise_linear: bool = True) -> None:
         """Bound the units of a tensor that are open (all, unless it feeds a ReLU) backward."""
         structure = self.structure
         box = all(r.domains is None for r in self.region.ranges.values())
@@ -257,7 +257,9 @@ class Bounds:
         lower, upper = (self._expanded(end) for end in self.ends[name])
         shape = lower.shape[1:]
         flat_lower, flat_upper = lower.flatten(1).clone(), upper.flatten(1).clone()
-        wanted = (flat_lower < 0) & (flat_upper > 0) if kinked else flat_lower < flat_upper
+        wanted = (
+            (flat_lower < 0) & (flat_upper > 0) if piecewise_linear else flat_lower < flat_upper
+        )
         if self.targets is not None and name in self.targets:
             wanted &= self.targets[name].flatten(1)
         before = self.refined.get(name)

@@ -190,7 +190,7 @@ class Fixed:
     problems: Tensor
     rows: Tensor
     units: Tensor
-    slopes: Tensor
+    alpha: Tensor
 
     def put(
         self, coefficients: Tensor, line: Lines, piece: Tensor, part: Tensor | None
@@ -198,7 +198,7 @@ class Fixed:
         """The rows before the activation, and what its offsets add, with these units fixed."""
         place = (self.problems, self.rows, self.units)
         own = coefficients.flatten(2)[place]
-        piece = piece.flatten(2).index_put(place, own * self.slopes.to(own)).reshape(piece.shape)
+        piece = piece.flatten(2).index_put(place, own * self.alpha.to(own)).reshape(piece.shape)
         if part is None:
             return piece, None
         paid = own.clamp_max(0.0) * line.above_offset.flatten(1)[self.problems, self.units]
@@ -232,7 +232,7 @@ def backward(
     graph, ops, sizes = view.graph, view.ops, view.sizes
     problems, count = rows.shape[:2]
     held: dict[str, Tensor] = {start: rows}
-    parts: list[Tensor] = []
+    subdomains: list[Tensor] = []
     found = Pass(rows)
     error = _Error(view, start, rows) if rigorous else None
     for node in reversed(graph.nodes):
@@ -243,13 +243,13 @@ def backward(
         norm = error.at(node.name, coefficients) if error is not None else 0.0
         if isinstance(op, Input):
             found.inputs[node.name] = coefficients
-            parts.append(view.region.least(node.name, coefficients.double()))
+            subdomains.append(view.region.least(node.name, coefficients.double()))
             if error is not None:
                 terms = 8 * math.prod(node.shape) + 32
                 error.add(norm, terms, 2 * sizes[node.name], UNIT_ROUNDOFF)
                 error.underflow(math.prod(node.shape), 8, 0.0)
         elif isinstance(op, Constant):
-            parts.append((coefficients.flatten(2) @ op.value.flatten()).double())
+            subdomains.append((coefficients.flatten(2) @ op.value.flatten()).double())
             if error is not None:
                 error.add(norm, op.value.numel() + 8, sizes[node.name])
                 error.underflow(op.value.numel(), 2, 0.0)
@@ -257,7 +257,7 @@ def backward(
             pulled = op.pullback(coefficients.flatten(0, 1), *(graph[n].shape for n in node.inputs))
             offset = op.offset()
             if offset is not None:
-                parts.append(_dot(coefficients, offset).double())
+                subdomains.append(_dot(coefficients, offset).double())
             passed_on = norm * (op.back_gain * (1 + 1e-9))
             if error is not None and not op.exact:
                 error.add(norm, op.back_terms + 8, view.reaches(node.name))
@@ -278,7 +278,7 @@ def backward(
             if fixed is not None and node.name in fixed:
                 piece, part = fixed[node.name].put(coefficients, line, piece, part)
             if part is not None:
-                parts.append(part.double())
+                subdomains.append(part.double())
             passed_on = norm * line.steepest
             if multipliers is not None and node.name in multipliers:
                 piece = piece - multipliers[node.name]
@@ -290,8 +290,8 @@ def backward(
                 error.add(passed_on, 4, sizes[source])
                 passed_on = passed_on + error.underflow(math.prod(node.shape), 4, sizes[source])
             _arrive(held, source, piece, passed_on, error)
-    if parts:
-        value = torch.stack(parts).sum(0)
+    if subdomains:
+        value = torch.stack(subdomains).sum(0)
     else:
         value = torch.zeros(problems, count, dtype=torch.float64, device=rows.device)
     if error is not None:

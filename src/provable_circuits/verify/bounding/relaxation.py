@@ -99,11 +99,11 @@ def unstable(op: Op, lower: Tensor, upper: Tensor) -> Tensor:
     return (lower < 0) & (upper > 0)
 
 
-def lines(op: Op, ends: Interval, slopes: Tensor | None = None) -> Lines:
+def lines(op: Op, ends: Interval, alpha: Tensor | None = None) -> Lines:
     """Lines for ``op`` on the given ends; ``slopes`` are the free lower slopes of ReLUs."""
     slope = leak(op)
     if slope is not None:
-        return kinked_lines(slope, *ends, slopes)
+        return piecewise_linear_lines(slope, *ends, alpha)
     if isinstance(op, Sigmoid | Tanh):
         return _s_shaped(op, *ends)
     if isinstance(op, Square):
@@ -122,8 +122,8 @@ def _either(which: Tensor, slope: Tensor | float, like: Tensor) -> Tensor:
     return torch.where(which, like.new_ones(()), other)
 
 
-def kinked_lines(
-    leaks: Tensor | float, lower: Tensor, upper: Tensor, slopes: Tensor | None = None
+def piecewise_linear_lines(
+    leaks: Tensor | float, lower: Tensor, upper: Tensor, alpha: Tensor | None = None
 ) -> Lines:
     """Lines of ReLUs with the given slopes left of zero, of one kind or unit by unit."""
     active, dead = lower >= 0, upper <= 0
@@ -140,7 +140,7 @@ def kinked_lines(
     offset = gap + (8 * UNIT_ROUNDOFF) * size + TINY
     offset = torch.where(settled, torch.zeros_like(offset), offset)
     above = torch.where(settled, fixed, chord)
-    free = default_slopes(leaks, lower, upper) if slopes is None else slopes
+    free = default_slopes(leaks, lower, upper) if alpha is None else alpha
     below = torch.where(settled, fixed, free)
     return Lines(below, above, None, offset)
 

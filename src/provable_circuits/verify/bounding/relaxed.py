@@ -16,7 +16,7 @@ from provable_circuits.network.ops import Constant, Input, LinearOp
 from provable_circuits.verify.bounding.bounds import Bounds
 from provable_circuits.verify.bounding.crown import Pass, View
 from provable_circuits.verify.bounding.region import Region
-from provable_circuits.verify.bounding.relaxation import Lines, kinked_lines
+from provable_circuits.verify.bounding.relaxation import Lines, piecewise_linear_lines
 from provable_circuits.verify.bounding.unstable import UnstableUnits
 
 
@@ -46,7 +46,7 @@ class Relaxed:
         self.region = region
         self.lower, self.upper = lower, upper
         self.open = (lower < 0) & (upper > 0)
-        self._line: Lines = kinked_lines(units.leaks, lower, upper)
+        self._line: Lines = piecewise_linear_lines(units.leaks, lower, upper)
         self._views: dict[torch.dtype, View] = {}
 
     @classmethod
@@ -59,7 +59,7 @@ class Relaxed:
         return len(self.lower)
 
     @property
-    def slopes(self) -> Tensor:
+    def alpha(self) -> Tensor:
         """The lower slopes of the units by default, [n, units]."""
         return self._line.below_slope
 
@@ -68,7 +68,7 @@ class Relaxed:
         rows = {name: value[:, 0] for name, value in found.activations.items()}
         return self.units.gather(rows, len(self)).double()
 
-    def view(self, dtype: torch.dtype, slopes: Tensor | None = None) -> View:
+    def view(self, dtype: torch.dtype, alpha: Tensor | None = None) -> View:
         """What a backward pass needs; ``slopes`` replace the lower slopes of open units.
 
         Slopes lie in [leak, 1]. Rounded to float32, as any factor of a row, they are off by what
@@ -77,9 +77,9 @@ class Relaxed:
         if dtype not in self._views:
             self._views[dtype] = self._view(dtype)
         view = self._views[dtype]
-        if slopes is None:
+        if alpha is None:
             return view
-        chosen = torch.where(self.open, slopes, self._line.below_slope).to(dtype)
+        chosen = torch.where(self.open, alpha, self._line.below_slope).to(dtype)
         lines = dict(view.lines)
         pieces = self.units.split(chosen)
         for node in self.units.nodes:

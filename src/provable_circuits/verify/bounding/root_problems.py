@@ -54,6 +54,6 @@ class RootSearch:
         self.start = roots.start
 
 
-def slip(value: Tensor, offset: Tensor) -> Tensor:
+def rounding_slack(value: Tensor, offset: Tensor) -> Tensor:
     """How far the rounding of ``value + offset`` can reach."""
     return (value.abs() + offset.abs()) * 2.0**-52

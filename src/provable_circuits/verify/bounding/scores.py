@@ -33,7 +33,7 @@ def hinges(lower: Tensor, upper: Tensor) -> Tensor:
 
 
 def unit_costs(
-    rows: Tensor, lower: Tensor, upper: Tensor, slopes: Tensor, size: Tensor | float
+    rows: Tensor, lower: Tensor, upper: Tensor, alpha: Tensor, size: Tensor | float
 ) -> Tensor:
     """The costs of units with these rows, ends and lower slopes, in tensors of this size.
 
@@ -42,7 +42,7 @@ def unit_costs(
     slack = ROUNDING * size
     open_ = (lower < -slack) & (upper > slack)
     above = (-rows).clamp_min(0.0) * hinges(lower, upper)
-    below = rows.clamp_min(0.0) * torch.maximum(-slopes * lower, (1 - slopes) * upper)
+    below = rows.clamp_min(0.0) * torch.maximum(-alpha * lower, (1 - alpha) * upper)
     return torch.where(open_, above + below + LEAST, torch.zeros_like(above))
 
 
@@ -60,8 +60,8 @@ def relaxation_costs(bounds: Bounds, found: Pass) -> dict[str, Tensor]:
         if rows is None or leaks is None:
             continue
         lower, upper = (end.unsqueeze(1) for end in bounds.ends[node.inputs[0]])
-        slopes = default_slopes(leaks, lower, upper)
-        costs[node.name] = unit_costs(rows, lower, upper, slopes, bounds.sizes[node.inputs[0]])
+        alpha = default_slopes(leaks, lower, upper)
+        costs[node.name] = unit_costs(rows, lower, upper, alpha, bounds.sizes[node.inputs[0]])
     return costs
 
 

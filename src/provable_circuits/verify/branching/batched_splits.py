@@ -23,7 +23,7 @@ from provable_circuits.verify.encoding.batched import BatchedProblem
 ROUNDS = 2
 """How often what is open is split."""
 
-MOST_PARTS = 4
+MOST_SUBDOMAINS = 4
 """A row with more open parts than these is given up."""
 
 MOST_FAILURES = 5
@@ -54,24 +54,24 @@ class Backoff:
 
 
 def split_rows(
-    together: BatchedProblem, bounds: Bounds, open_: Tensor, deadline: Deadline
+    batched: BatchedProblem, bounds: Bounds, open_: Tensor, deadline: Deadline
 ) -> Tensor:
     """Which of the open rows are proved, [n].
 
     Args:
-        together: the circuits.
+        batched: the circuits.
         bounds: enclosures of their tensors.
         open_: the open rows, [n, 2]: problem and constraint.
         deadline: when to give up.
     """
     problems, constraints = open_.T
-    start = together.graph.outputs[0]
-    rows = -together.rows[problems, constraints].unsqueeze(1)
-    offsets = -together.offsets[problems, constraints]
+    start = batched.graph.outputs[0]
+    rows = -batched.rows[problems, constraints].unsqueeze(1)
+    offsets = -batched.offsets[problems, constraints]
     roots = RootProblems(bounds.select(problems), problems, rows, offsets)
     search = BranchAndBound(roots, _no_attempt, deadline)
-    choice = optimise(search.whole, start, rows, offsets, search.whole.slopes, steps=0)
-    return ~search.shallow(choice, ROUNDS, MOST_PARTS)
+    choice = optimise(search.whole, start, rows, offsets, search.whole.alpha, steps=0)
+    return ~search.shallow(choice, ROUNDS, MOST_SUBDOMAINS)
 
 
 def _no_attempt(points: object, problems: object) -> bool:

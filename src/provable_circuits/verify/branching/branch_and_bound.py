@@ -25,7 +25,12 @@ from provable_circuits.verify.bounding.alpha import Choice, optimise
 from provable_circuits.verify.bounding.bounds import Bounds, picked
 from provable_circuits.verify.bounding.crown import Fixed, backward
 from provable_circuits.verify.bounding.relaxed import Relaxed
-from provable_circuits.verify.bounding.root_problems import RootProblems, RootSearch, Try, slip
+from provable_circuits.verify.bounding.root_problems import (
+    RootProblems,
+    RootSearch,
+    Try,
+    rounding_slack,
+)
 from provable_circuits.verify.bounding.scores import unit_costs
 from provable_circuits.verify.bounding.unstable import UnstableUnits
 from provable_circuits.verify.branching.leaf import solve_leaf
@@ -82,7 +87,7 @@ class BranchAndBound(RootSearch):
         they or a part are: exact arithmetic can tell more. ``resume`` goes on without it."""
         self.programs: Programs | None = None
         """Linear programs of parts, once the tree has grown so large that they pay."""
-        self.parts = 0
+        self.subdomains = 0
         """How many parts were bounded."""
         self._close: set[int] = set()
         """The roots of which a part stayed open that no split can close."""
@@ -111,16 +116,16 @@ class BranchAndBound(RootSearch):
         """Go on where a search stopped for the number of its parts; what ``run`` returns."""
         while len(self._queue):
             self.deadline.check()
-            if self.parts >= most:
+            if self.subdomains >= most:
                 return "more"
             if self.halt is not None and (self._close or self.halt()):
                 return "close"
-            if self.programs is None and self.parts > SOLVED and self._programmable:
+            if self.programs is None and self.subdomains > SOLVED and self._programmable:
                 if self._solve_roots():
                     return "refuted"
                 continue
             long = self.small and not self._programmable
-            if long and self.parts > LONG and self.steps < LONG_STEPS:
+            if long and self.subdomains > LONG and self.steps < LONG_STEPS:
                 self.steps, self._reached = LONG_STEPS, math.inf
                 self._close.clear()
                 self._begin(self._choice)
@@ -167,7 +172,7 @@ class BranchAndBound(RootSearch):
         A root with more open parts than ``most``, or a part that no split can close, is given up.
         """
         self._begin(choice)
-        lost = torch.zeros(len(self.roots.problems), dtype=torch.bool, device=choice.slopes.device)
+        lost = torch.zeros(len(self.roots.problems), dtype=torch.bool, device=choice.alpha.device)
         for _ in range(rounds):
             lost[self._queue.root[~(self._queue.scores > 0).any(1)]] = True
             lost |= torch.bincount(self._queue.root, minlength=len(lost)) > most
@@ -175,8 +180,10 @@ class BranchAndBound(RootSearch):
             if not len(self._queue):
                 break
             self.deadline.check()
-            parts = self._costliest_split(self._queue)
-            left = [self._bounded(parts[some])[2] for some in batches(len(parts), self.width)]
+            subdomains = self._costliest_split(self._queue)
+            left = [
+                self._bounded(subdomains[some])[2] for some in batches(len(subdomains), self.width)
+            ]
             self._queue = Subdomains.joined(left)
         lost[self._queue.root] = True
         return lost
@@ -193,7 +200,7 @@ class BranchAndBound(RootSearch):
         root = torch.arange(count, device=zero.device)
         lower, upper = self.whole.lower, self.whole.upper
         signs = signs_of(lower, upper)
-        return Subdomains(root, lower, upper, signs, self.whole.slopes, zero, zero, none, zero)
+        return Subdomains(root, lower, upper, signs, self.whole.alpha, zero, zero, none, zero)
 
     def _inner(self) -> Tensor:
         """The units whose splits may bring the ends of others closer: [units]."""
@@ -204,60 +211,70 @@ class BranchAndBound(RootSearch):
 
     # --- bounding and splitting ------------------------------------------------------------------
 
-    def _relaxed(self, parts: Subdomains) -> Relaxed:
+    def _relaxed(self, subdomains: Subdomains) -> Relaxed:
         """The parts with what they inherit."""
-        region = self.region.select(parts.root)
-        return Relaxed(self.roots.bounds, self.units, parts.root, region, parts.lower, parts.upper)
+        region = self.region.select(subdomains.root)
+        return Relaxed(
+            self.roots.bounds,
+            self.units,
+            subdomains.root,
+            region,
+            subdomains.lower,
+            subdomains.upper,
+        )
 
-    def _closer(self, parts: Subdomains) -> tuple[Relaxed, Tensor]:
+    def _closer(self, subdomains: Subdomains) -> tuple[Relaxed, Tensor]:
         """The parts, ends brought closer where that may be; and which of them are empty then.
 
         In small networks that is where a unit was split that lies below others. Ends of what is
         curved may be closer anywhere.
         """
-        empty = torch.zeros(len(parts), dtype=torch.bool, device=parts.root.device)
-        split = signs_of(parts.lower, parts.upper) != parts.signs
-        changed = (split & self.inner).any(1) | (not self.structure.kinked)
+        empty = torch.zeros(len(subdomains), dtype=torch.bool, device=subdomains.root.device)
+        split = signs_of(subdomains.lower, subdomains.upper) != subdomains.signs
+        changed = (split & self.inner).any(1) | (not self.structure.piecewise_linear)
         if not self.small or not bool(changed.any()):
-            return self._relaxed(parts), empty
-        relaxed, bounds = self._refined(parts[changed])
+            return self._relaxed(subdomains), empty
+        relaxed, bounds = self._refined(subdomains[changed])
         empty[changed] = bounds.empty
         if bool(changed.all()):
             return relaxed, empty
-        lower, upper = parts.lower.clone(), parts.upper.clone()
+        lower, upper = subdomains.lower.clone(), subdomains.upper.clone()
         lower[changed], upper[changed] = relaxed.lower, relaxed.upper
-        return self._relaxed(replace(parts, lower=lower, upper=upper)), empty
+        return self._relaxed(replace(subdomains, lower=lower, upper=upper)), empty
 
-    def _refined(self, parts: Subdomains) -> tuple[Relaxed, Bounds]:
+    def _refined(self, subdomains: Subdomains) -> tuple[Relaxed, Bounds]:
         """The parts with every tensor enclosed anew, within what they inherit."""
-        bounds = self._enclosed(parts, self._splits(parts))
+        bounds = self._enclosed(subdomains, self._splits(subdomains))
         return Relaxed.whole(bounds, self.units), bounds
 
-    def _enclosed(self, parts: Subdomains, splits: Mapping[str, Tensor] | None = None) -> Bounds:
+    def _enclosed(
+        self, subdomains: Subdomains, splits: Mapping[str, Tensor] | None = None
+    ) -> Bounds:
         """Every tensor of some parts, within what they inherit.
 
         Tensors that no activation lies before are the same in every part.
         """
         ends = {
-            node.inputs[0]: picked(self.roots.bounds.ends[node.inputs[0]], parts.root)
+            node.inputs[0]: picked(self.roots.bounds.ends[node.inputs[0]], subdomains.root)
             for node in self.structure.activations
         }
-        lower, upper = self.units.split(parts.lower), self.units.split(parts.upper)
+        lower, upper = self.units.split(subdomains.lower), self.units.split(subdomains.upper)
         for node in self.units.nodes:
             source = node.inputs[0]
             ends[source] = (
                 self.units.put(node, lower[node.name], ends[source][0]),
                 self.units.put(node, upper[node.name], ends[source][1]),
             )
-        region = self.region.select(parts.root)
-        structure = self.structure.select(parts.root)
+        region = self.region.select(subdomains.root)
+        structure = self.structure.select(subdomains.root)
         known = {
-            name: picked(self.roots.bounds.ends[name], parts.root) for name in self.structure.affine
+            name: picked(self.roots.bounds.ends[name], subdomains.root)
+            for name in self.structure.affine
         }
         bounds = Bounds(
             structure,
             region,
-            len(parts),
+            len(subdomains),
             known,
             ends,
             deadline=self.deadline,
@@ -266,25 +283,25 @@ class BranchAndBound(RootSearch):
         bounds.compute(refine=self.small)
         return bounds
 
-    def _splits(self, parts: Subdomains) -> dict[str, Tensor]:
+    def _splits(self, subdomains: Subdomains) -> dict[str, Tensor]:
         """By tensor, the parts in which units of it that are open at the root have a sign."""
         open_ = (self.whole.lower < 0) & (self.whole.upper > 0)
-        split = (signs_of(parts.lower, parts.upper) != 0) & open_[parts.root]
+        split = (signs_of(subdomains.lower, subdomains.upper) != 0) & open_[subdomains.root]
         pieces = self.units.split(split)
         return {node.inputs[0]: pieces[node.name].any(1) for node in self.units.nodes}
 
     def _survivors(
         self,
-        parts: Subdomains,
+        subdomains: Subdomains,
         relaxed: Relaxed,
         empty: Tensor,
         choice: Choice,
         signs: Tensor,
     ) -> Subdomains:
         """The parts whose bound does not reach, with what was learnt about them."""
-        offsets = self.roots.offsets[parts.root]
+        offsets = self.roots.offsets[subdomains.root]
         value = choice.found.value[:, 0]
-        reached = value + offsets - slip(value, offsets)
+        reached = value + offsets - rounding_slack(value, offsets)
         done = reached >= 0
         if bool(done.any()):
             self._reached = min(self._reached, float(reached[done].min()))
@@ -292,19 +309,19 @@ class BranchAndBound(RootSearch):
         rows = relaxed.coefficients(choice.found)
         left = (~done).nonzero().flatten()
         learnt = Subdomains(
-            root=parts.root,
+            root=subdomains.root,
             lower=relaxed.lower,
             upper=relaxed.upper,
             signs=signs,
-            slopes=choice.slopes,
-            duals=choice.multipliers,
+            alpha=choice.alpha,
+            beta=choice.multipliers,
             rows=rows,
             value=reached,
-            scores=unit_costs(rows, relaxed.lower, relaxed.upper, choice.slopes, self.units.sizes),
+            scores=unit_costs(rows, relaxed.lower, relaxed.upper, choice.alpha, self.units.sizes),
         )
         return learnt[left]
 
-    def _best_split(self, parts: Subdomains) -> Subdomains:
+    def _best_split(self, subdomains: Subdomains) -> Subdomains:
         """The children of each part at the units that promise most.
 
         The costliest units of each part are tried with one backward pass, a row for each side, at
@@ -312,63 +329,70 @@ class BranchAndBound(RootSearch):
         or in small networks, where a batch costs little more than a part, several at once. This
         costs a pass over many rows and saves most of the tree.
         """
-        if self.programs is not None and self.parts > SOLVED_EACH:
-            return self._tried_split(self.programs, parts)
+        if self.programs is not None and self.subdomains > SOLVED_EACH:
+            return self._tried_split(self.programs, subdomains)
         count = min(self.candidates, len(self.units))
-        best = parts.scores.topk(count, dim=1)
+        best = subdomains.scores.topk(count, dim=1)
         promise = torch.cat(
-            [self._promise(parts[some], best.indices[some]) for some in batches(len(parts), 16)]
+            [
+                self._promise(subdomains[some], best.indices[some])
+                for some in batches(len(subdomains), 16)
+            ]
         )
         promise = torch.where(best.values > 0, promise, -math.inf)
-        order = promise.argsort(dim=1, descending=True)[:, : self._depth(parts, self.levels)]
-        return children_of(parts, best.indices.gather(1, order), best.values.gather(1, order) > 0)
+        order = promise.argsort(dim=1, descending=True)[:, : self._depth(subdomains, self.levels)]
+        return children_of(
+            subdomains, best.indices.gather(1, order), best.values.gather(1, order) > 0
+        )
 
-    def _tried_split(self, programs: Programs, parts: Subdomains) -> Subdomains:
+    def _tried_split(self, programs: Programs, subdomains: Subdomains) -> Subdomains:
         """The children of each part at the unit whose two sides gain most.
 
         What splits of a unit gained before, for each unit of its gap, says what one will gain.
         Where too few were seen, both sides of the widest gaps are put to the solver, in as many
         parts as it takes to believe them.
         """
-        best = parts.scores.topk(min(self.candidates, len(self.units)), dim=1)
-        root = parts.root.unsqueeze(1).expand_as(best.indices)
+        best = subdomains.scores.topk(min(self.candidates, len(self.units)), dim=1)
+        root = subdomains.root.unsqueeze(1).expand_as(best.indices)
         unknown = (best.values > LEAST_GAP) & ~self.costs.known(root, best.indices)
         unknown &= unknown.cumsum(1) <= TRIED
         part, place = unknown.nonzero().T
-        some = self.costs.first(parts.root[part], best.indices[part, place])
+        some = self.costs.first(subdomains.root[part], best.indices[part, place])
         part, place = part[some], place[some]
         seen = best.values.new_zeros(2, len(part))
         if len(part):
             units = best.indices[part, place]
-            children = parts[part].split(units)
+            children = subdomains[part].split(units)
             signs = signs_of(children.lower, children.upper)
             found = programs.solve(children.root, children.lower, children.upper, signs)
-            seen = found.value.clamp_max(0.0).unflatten(0, (2, -1)) - parts.value[part]
+            seen = found.value.clamp_max(0.0).unflatten(0, (2, -1)) - subdomains.value[part]
             seen = seen.clamp_min(0.0)
-            self.costs.learn(parts.root[part], units, best.values[part, place], seen)
+            self.costs.learn(subdomains.root[part], units, best.values[part, place], seen)
         gains = self.costs.gains(root, best.indices, best.values)
         gains[:, part, place] = seen
-        gains = torch.minimum(gains, -parts.value.unsqueeze(1)).clamp_min(1e-9)
+        gains = torch.minimum(gains, -subdomains.value.unsqueeze(1)).clamp_min(1e-9)
         score = torch.where(best.values > 0, gains.prod(0) * (1 + 1e-6 * best.values), -math.inf)
         order = score.argmax(1, keepdim=True)
-        return children_of(parts, best.indices.gather(1, order), best.values.gather(1, order) > 0)
+        return children_of(
+            subdomains, best.indices.gather(1, order), best.values.gather(1, order) > 0
+        )
 
-    def _costliest_split(self, parts: Subdomains) -> Subdomains:
+    def _costliest_split(self, subdomains: Subdomains) -> Subdomains:
         """The children of each part at the units that cost most, none of them tried before."""
-        best = parts.scores.topk(self._depth(parts, COSTLIEST), dim=1)
-        return children_of(parts, best.indices, best.values > 0)
+        best = subdomains.scores.topk(self._depth(subdomains, COSTLIEST), dim=1)
+        return children_of(subdomains, best.indices, best.values > 0)
 
-    def _depth(self, parts: Subdomains, most: int) -> int:
+    def _depth(self, subdomains: Subdomains, most: int) -> int:
         """How many units of each part are split at once, so that a batch holds its children."""
-        return min(most, len(self.units), int(math.log2(max(2, self.width // len(parts)))))
+        return min(most, len(self.units), int(math.log2(max(2, self.width // len(subdomains)))))
 
-    def _promise(self, parts: Subdomains, units: Tensor) -> Tensor:
+    def _promise(self, subdomains: Subdomains, units: Tensor) -> Tensor:
         """How good the worse side of a split at each of these units is, [n, candidates]."""
         count = units.shape[1]
-        relaxed = self._relaxed(parts)
-        view = relaxed.view(self.guide, parts.slopes)
-        signed = self.units.spread((parts.signs * parts.duals).to(self.guide))
-        rows = self.roots.rows[parts.root].to(self.guide).expand(-1, 2 * count, -1)
+        relaxed = self._relaxed(subdomains)
+        view = relaxed.view(self.guide, subdomains.alpha)
+        signed = self.units.spread((subdomains.signs * subdomains.beta).to(self.guide))
+        rows = self.roots.rows[subdomains.root].to(self.guide).expand(-1, 2 * count, -1)
         found = backward(
             view,
             self.start,
@@ -377,7 +401,7 @@ class BranchAndBound(RootSearch):
             fixed=self._sides(units),
             rigorous=False,
         )
-        sides = (found.value + self.roots.offsets[parts.root].unsqueeze(1)).clamp_max(0.0)
+        sides = (found.value + self.roots.offsets[subdomains.root].unsqueeze(1)).clamp_max(0.0)
         sides = sides.unflatten(1, (2, count))
         promise: Tensor = sides.amin(1) + 1e-3 * sides.amax(1)
         return promise
@@ -398,13 +422,13 @@ class BranchAndBound(RootSearch):
             start += len(columns)
         return sides
 
-    def _bound(self, parts: Subdomains) -> list[Subdomains] | None:
+    def _bound(self, subdomains: Subdomains) -> list[Subdomains] | None:
         """Bound the parts; those still open, or None when a witness was found."""
-        self.parts += len(parts)
-        self.deadline.spend(len(parts))
+        self.subdomains += len(subdomains)
+        self.deadline.spend(len(subdomains))
         survivors: list[Subdomains] = []
-        for some in batches(len(parts), self.width):
-            batch = parts[some]
+        for some in batches(len(subdomains), self.width):
+            batch = subdomains[some]
             relaxed, choice, left = self._bounded(batch)
             if len(left) and self.steps > STEPS:
                 batch = left
@@ -419,7 +443,7 @@ class BranchAndBound(RootSearch):
             }
             if self.attempt(corners, self.roots.problems[batch.root[low]]):
                 return None
-            if self.programs is not None and self.parts > SOLVED_EACH:
+            if self.programs is not None and self.subdomains > SOLVED_EACH:
                 found = self._solved(self.programs, left)
                 if found is None:
                     return None
@@ -453,38 +477,42 @@ class BranchAndBound(RootSearch):
         self._queue = Subdomains.joined([roots[:0], *survivors])
         return False
 
-    def _solved(self, programs: Programs, parts: Subdomains) -> Subdomains | None:
+    def _solved(self, programs: Programs, subdomains: Subdomains) -> Subdomains | None:
         """What the duals of their linear programs leave of some parts; None if refuted."""
-        found = programs.solve(parts.root, parts.lower, parts.upper, parts.signs)
-        if self.attempt(found.points, self.roots.problems[parts.root]):
+        found = programs.solve(
+            subdomains.root, subdomains.lower, subdomains.upper, subdomains.signs
+        )
+        if self.attempt(found.points, self.roots.problems[subdomains.root]):
             return None
-        slopes = programs.slopes(found.slopes, parts.slopes)
-        relaxed = self._relaxed(parts)
-        rows, offsets = self.roots.rows[parts.root], self.roots.offsets[parts.root]
+        alpha = programs.alpha(found.alpha, subdomains.alpha)
+        relaxed = self._relaxed(subdomains)
+        rows, offsets = self.roots.rows[subdomains.root], self.roots.offsets[subdomains.root]
         choice = optimise(
-            relaxed, self.start, rows, offsets, slopes, parts.signs, found.duals, steps=0
+            relaxed, self.start, rows, offsets, alpha, subdomains.signs, found.beta, steps=0
         )
         value = choice.found.value[:, 0]
-        reached = value + offsets - slip(value, offsets)
+        reached = value + offsets - rounding_slack(value, offsets)
         done = reached >= 0
         if bool(done.any()):
             self._reached = min(self._reached, float(reached[done].min()))
-        scores = torch.where(parts.scores > 0, found.gaps + LEAST_GAP * 1e-3, 0.0)
-        parts = replace(parts, value=torch.maximum(parts.value, reached), scores=scores)
-        return parts[(~done).nonzero().flatten()]
+        scores = torch.where(subdomains.scores > 0, found.gaps + LEAST_GAP * 1e-3, 0.0)
+        subdomains = replace(
+            subdomains, value=torch.maximum(subdomains.value, reached), scores=scores
+        )
+        return subdomains[(~done).nonzero().flatten()]
 
     def _bounded(self, batch: Subdomains, steps: int = STEPS) -> tuple[Relaxed, Choice, Subdomains]:
         """Bound a batch of parts: with which lines, by which choice, and what stays open."""
         relaxed, empty = self._closer(batch)
-        signs, duals = batch.signed(relaxed.lower, relaxed.upper, self.units.leaks)
+        signs, beta = batch.signed(relaxed.lower, relaxed.upper, self.units.leaks)
         choice = optimise(
             relaxed,
             self.start,
             self.roots.rows[batch.root],
             self.roots.offsets[batch.root],
-            batch.slopes,
+            batch.alpha,
             signs,
-            duals,
+            beta,
             steps,
         )
         return relaxed, choice, self._survivors(batch, relaxed, empty, choice, signs)
@@ -500,7 +528,7 @@ class BranchAndBound(RootSearch):
             return "refuted"
         signed = {n: (signs[n] * d).unsqueeze(1) for n, d in answer.multipliers.items()}
         value = bounds.backward(self.start, rows, multipliers=signed).value[:, 0]
-        reached = value + offsets - slip(value, offsets)
+        reached = value + offsets - rounding_slack(value, offsets)
         if bool(((reached >= 0) | bounds.empty).all()):
             self._reached = min(self._reached, max(float(reached.min()), 0.0))
             return "proved"

@@ -15,7 +15,12 @@ from torch import Tensor
 
 from provable_circuits.verify.bounding.bounds import Bounds
 from provable_circuits.verify.bounding.region import Region
-from provable_circuits.verify.bounding.root_problems import RootProblems, RootSearch, Try, slip
+from provable_circuits.verify.bounding.root_problems import (
+    RootProblems,
+    RootSearch,
+    Try,
+    rounding_slack,
+)
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.encoder import InputRange
 
@@ -73,7 +78,7 @@ class InputSplit(RootSearch):
         bounds.compute()
         found = bounds.backward(self.start, self.roots.rows[root])
         value, offsets = found.value[:, 0], self.roots.offsets[root]
-        low = ~(value + offsets - slip(value, offsets) >= 0)
+        low = ~(value + offsets - rounding_slack(value, offsets) >= 0)
         left = (low & ~region.empty()).nonzero().flatten()
         if not len(left):
             return root[left], lower[left], upper[left], lower[left]
@@ -82,7 +87,7 @@ class InputSplit(RootSearch):
         }
         if self.attempt(corners, self.roots.problems[root[left]]):
             return None
-        slopes = torch.cat(
+        alpha = torch.cat(
             [
                 found.inputs[name][:, 0].flatten(1)
                 if name in found.inputs
@@ -91,7 +96,7 @@ class InputSplit(RootSearch):
             ],
             dim=1,
         )
-        return root[left], lower[left], upper[left], slopes[left]
+        return root[left], lower[left], upper[left], alpha[left]
 
     def _region(self, root: Tensor, lower: Tensor, upper: Tensor) -> Region:
         ranges = {}
@@ -107,10 +112,10 @@ class InputSplit(RootSearch):
 
     @staticmethod
     def _halve(
-        root: Tensor, lower: Tensor, upper: Tensor, slopes: Tensor
+        root: Tensor, lower: Tensor, upper: Tensor, alpha: Tensor
     ) -> tuple[Tensor, Tensor, Tensor] | None:
         """Both halves of each box; None where one is a single point."""
-        place = ((slopes.abs() + 1e-9) * (upper - lower)).argmax(1, keepdim=True)
+        place = ((alpha.abs() + 1e-9) * (upper - lower)).argmax(1, keepdim=True)
         low, high = lower.gather(1, place), upper.gather(1, place)
         middle = low + (high - low) * 0.5
         if not bool(((low < middle) & (middle < high)).all()):

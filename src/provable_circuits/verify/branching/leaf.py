@@ -122,8 +122,8 @@ def solve_leaf(
         return LeafAnswer(None, {})
     multipliers = {name: torch.zeros_like(sign) for name, sign in signs.items()}
     if solution.status == 0:
-        duals = solution.ineqlin.marginals[:count]
-        for (name, unit), dual in zip(places, duals, strict=True):
+        beta = solution.ineqlin.marginals[:count]
+        for (name, unit), dual in zip(places, beta, strict=True):
             multipliers[name].view(-1)[unit] = max(-float(dual), 0.0) * scale
     return LeafAnswer(point, multipliers)
 
@@ -134,16 +134,16 @@ def _affine(
     """The linear function of the inputs that ``rows . start`` is: matrix and constants."""
     found = bounds.backward(start, rows, rigorous=False)
     constant = found.value[0].clone()
-    parts = []
+    subdomains = []
     for name in inputs:
         reached = found.inputs.get(name)
         if reached is None:
             count = bounds.region.ends(name)[0][0].numel()
-            parts.append(rows.new_zeros(rows.shape[1], count))
+            subdomains.append(rows.new_zeros(rows.shape[1], count))
         else:
             constant -= bounds.region.least(name, reached)[0]
-            parts.append(reached[0].flatten(1))
-    return torch.cat(parts, dim=1).numpy(force=True), constant.numpy(force=True)
+            subdomains.append(reached[0].flatten(1))
+    return torch.cat(subdomains, dim=1).numpy(force=True), constant.numpy(force=True)
 
 
 def _limits(bounds: Bounds, inputs: list[str]) -> np.ndarray:

@@ -42,7 +42,7 @@ def has_programs(bounds: Bounds, units: UnstableUnits) -> bool:
     return (
         0 < len(units) <= MOST_UNITS
         and 0 < sum(sizes) <= MOST_INPUTS
-        and bounds.structure.kinked
+        and bounds.structure.piecewise_linear
         and not (bounds.region.has_balls(1) or bounds.region.has_balls(2))
     )
 
@@ -58,8 +58,8 @@ class Chosen:
     """
 
     value: Tensor
-    slopes: Tensor
-    duals: Tensor
+    alpha: Tensor
+    beta: Tensor
     gaps: Tensor
     points: dict[str, Tensor]
 
@@ -146,16 +146,16 @@ class Programs:
             points.append(program.points(found[-1].point))
         place = torch.cat(order).argsort()
         all_ = Solved.joined(found)
-        value, slopes, duals, gaps = (
+        value, alpha, beta, gaps = (
             torch.from_numpy(numbers).to(lower)[place]
-            for numbers in (all_.value, all_.slopes, all_.duals, all_.gaps)
+            for numbers in (all_.value, all_.alpha, all_.beta, all_.gaps)
         )
         joined = {name: torch.cat([p[name] for p in points])[place] for name in points[0]}
-        return Chosen(value, slopes, duals, gaps, joined)
+        return Chosen(value, alpha, beta, gaps, joined)
 
-    def slopes(self, found: Tensor, slopes: Tensor) -> Tensor:
+    def alpha(self, found: Tensor, alpha: Tensor) -> Tensor:
         """Slopes that the solver found, or others where it has no opinion; [n, units]."""
-        own = torch.where(found.isnan(), slopes, found)
+        own = torch.where(found.isnan(), alpha, found)
         return torch.maximum(own, self.units.leaks).clamp_max(1.0)
 
     def sharpen(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
@@ -191,14 +191,14 @@ class Programs:
         rows, constants = program.matrix[units.tolist()], program.constant[units.tolist()]
         goals = np.concatenate([rows, -rows]), np.concatenate([constants, -constants])
         found = program.solve(goals, *ends, np.asarray(signs))
-        slopes = self.slopes(torch.from_numpy(found.slopes).to(lower), relaxed.slopes)
+        alpha = self.alpha(torch.from_numpy(found.alpha).to(lower), relaxed.alpha)
         source = relaxed.bounds.structure.graph[activation].inputs[0]
         shape = relaxed.bounds.structure.graph[source].shape
         columns = self.units.columns[activation][units - own.start]
-        unit = slopes.new_zeros(2, len(units), 1, math.prod(shape))
+        unit = alpha.new_zeros(2, len(units), 1, math.prod(shape))
         unit[0, torch.arange(len(units)), 0, columns] = 1.0
         unit[1, torch.arange(len(units)), 0, columns] = -1.0
-        view = relaxed.view(torch.float64, slopes)
+        view = relaxed.view(torch.float64, alpha)
         value = backward(view, source, unit.flatten(0, 1).unflatten(2, shape)).value[:, 0]
         return units, value[: len(units)], -value[len(units) :]
 

@@ -29,8 +29,8 @@ class Subdomains:
     lower: Tensor
     upper: Tensor
     signs: Tensor
-    slopes: Tensor
-    duals: Tensor
+    alpha: Tensor
+    beta: Tensor
     rows: Tensor
     value: Tensor
     scores: Tensor
@@ -45,7 +45,10 @@ class Subdomains:
     def joined(several: Sequence[Subdomains]) -> Subdomains:
         """All parts of several batches."""
         return Subdomains(
-            *(torch.cat([getattr(parts, f.name) for parts in several]) for f in fields(Subdomains))
+            *(
+                torch.cat([getattr(subdomains, f.name) for subdomains in several])
+                for f in fields(Subdomains)
+            )
         )
 
     def split(self, units: Tensor) -> Subdomains:
@@ -69,9 +72,9 @@ class Subdomains:
         """
         signs = signs_of(lower, upper)
         weight = self.rows.clamp_min(0.0)
-        start = weight * torch.where(signs > 0, 1 - self.slopes, self.slopes - leaks)
+        start = weight * torch.where(signs > 0, 1 - self.alpha, self.alpha - leaks)
         fresh = (signs != 0) & (self.signs == 0)
-        return signs, torch.where(fresh, start, self.duals)
+        return signs, torch.where(fresh, start, self.beta)
 
 
 def signs_of(lower: Tensor, upper: Tensor) -> Tensor:
@@ -79,9 +82,9 @@ def signs_of(lower: Tensor, upper: Tensor) -> Tensor:
     return (lower >= 0).double() - ((upper <= 0) & (lower < 0)).double()
 
 
-def children_of(parts: Subdomains, units: Tensor, real: Tensor) -> Subdomains:
+def children_of(subdomains: Subdomains, units: Tensor, real: Tensor) -> Subdomains:
     """The children of parts at units [n, levels], one after the other, where they are ``real``."""
-    children, origin = parts, torch.arange(len(parts), device=units.device)
+    children, origin = subdomains, torch.arange(len(subdomains), device=units.device)
     for level in range(units.shape[1]):
         further = real[origin, level]
         split = children[further].split(units[origin[further], level])

@@ -65,8 +65,8 @@ class Solved:
 
     value: Floats
     point: Floats
-    slopes: Floats
-    duals: Floats
+    alpha: Floats
+    beta: Floats
     gaps: Floats
 
     @staticmethod
@@ -160,12 +160,12 @@ class Triangle:
                 pieces = ((given.flatten(1) * slope).reshape(given.shape),)
             for name, piece in zip(node.inputs, pieces, strict=bool(pieces)):
                 held[name] = held[name] + piece if name in held else piece
-        parts = [
+        subdomains = [
             inputs[name] if name in inputs else rows.new_zeros(len(rows), box.lower[0].numel())
             for name, box in bounds.region.ranges.items()
         ]
-        parts.append(units.gather(own, len(rows)))
-        return torch.cat(parts, dim=1).numpy(force=True), constant.numpy(force=True)
+        subdomains.append(units.gather(own, len(rows)))
+        return torch.cat(subdomains, dim=1).numpy(force=True), constant.numpy(force=True)
 
     def solve(self, goals: Goals, lower: Floats, upper: Floats, signs: Floats) -> Solved:
         """Ask the solver for the least value of functions, each over a part of its own.
@@ -204,8 +204,8 @@ class Triangle:
             if len(costs) == 1:
                 return self._nothing(1)
             half = own.start + (len(costs) + 1) // 2
-            parts = slice(own.start, half), slice(half, own.stop)
-            return Solved.joined([self._solve(goals, lower, upper, signs, p) for p in parts])
+            subdomains = slice(own.start, half), slice(half, own.stop)
+            return Solved.joined([self._solve(goals, lower, upper, signs, p) for p in subdomains])
         return self._read(answer, program, signs[own])
 
     def _written(
@@ -286,13 +286,13 @@ class Triangle:
         (problems, count), inputs = signs.shape, self.inputs
         sizes, (forms, shifts), (costs, constants) = program.sizes, program.units, program.goals
         columns = answer.x.reshape(problems, -1)
-        duals = np.maximum(-answer.ineqlin.marginals, 0.0).reshape(problems, -1)
-        duals = duals[:, :count] * sizes[:, None]
+        beta = np.maximum(-answer.ineqlin.marginals, 0.0).reshape(problems, -1)
+        beta = beta[:, :count] * sizes[:, None]
         ground = np.maximum(answer.lower.marginals, 0.0).reshape(problems, -1)
         ground = ground[:, inputs : inputs + count] * sizes[:, None]
-        total = duals + ground
+        total = beta + ground
         share = np.full_like(total, np.nan)
-        np.divide(duals, total, out=share, where=total > 0)
+        np.divide(beta, total, out=share, where=total > 0)
         price = PRICE * sizes * columns[:, inputs + count :].sum(1)
         own = columns[:, : inputs + count]
         read = np.einsum("puc,pc->pu", forms, own) + shifts
@@ -301,7 +301,7 @@ class Triangle:
             (costs * own).sum(1) + price + constants,
             np.clip(columns[:, :inputs], self.lower, self.upper),
             np.where(free, self.leaks + (1 - self.leaks) * share, np.nan),
-            np.where(free, 0.0, duals),
+            np.where(free, 0.0, beta),
             np.where(free, np.maximum(own[:, inputs:] - np.maximum(read, 0.0), 0.0), 0.0),
         )
 

@@ -138,8 +138,8 @@ class Query:
         for node in self.graph.nodes:
             if isinstance(node.op, ops.Activation):
                 lower, upper = (end.flatten(1) for end in ends[node.inputs[0]])
-                kinked = isinstance(node.op, ops.ReLU | ops.LeakyReLU)
-                moves = (lower < 0) & (upper > 0) if kinked else lower < upper
+                piecewise_linear = isinstance(node.op, ops.ReLU | ops.LeakyReLU)
+                moves = (lower < 0) & (upper > 0) if piecewise_linear else lower < upper
                 open_ += moves.sum(1)
         return int(open_.max())
 

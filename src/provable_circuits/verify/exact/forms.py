@@ -55,18 +55,18 @@ class Form:
         """The form with some atoms replaced by forms."""
         if not any(i in known for i in self.terms):
             return self
-        parts = [(c, known[i]) for i, c in self.terms.items() if i in known]
+        subdomains = [(c, known[i]) for i, c in self.terms.items() if i in known]
         rest = {i: c for i, c in self.terms.items() if i not in known}
-        return combination([(Fraction(1), Form(self.constant, rest)), *parts])
+        return combination([(Fraction(1), Form(self.constant, rest)), *subdomains])
 
 
 NOTHING = Form()
 
 
-def combination(parts: Iterable[tuple[Fraction, Form]], constant: Fraction = ZERO) -> Form:
+def combination(subdomains: Iterable[tuple[Fraction, Form]], constant: Fraction = ZERO) -> Form:
     """``constant`` plus the sum of factor times form."""
     total: dict[int, Fraction] = {}
-    for factor, form in parts:
+    for factor, form in subdomains:
         if not factor:
             continue
         if form.constant:

@@ -155,9 +155,9 @@ def _rows(graph: Graph, node: Node, op: ops.LinearOp, deadline: Deadline) -> tup
         units = torch.arange(start, min(start + UNITS_AT_ONCE, size))
         unit_rows = torch.zeros(len(units), size, dtype=torch.float64)
         unit_rows[torch.arange(len(units)), units] = 1.0
-        parts = op.pullback(unit_rows.reshape(-1, *node.shape), *shapes)
+        subdomains = op.pullback(unit_rows.reshape(-1, *node.shape), *shapes)
         terms: list[list[tuple[int, int, Fraction]]] = [[] for _ in units]
-        for k, part in enumerate(parts):
+        for k, part in enumerate(subdomains):
             flat: Tensor = part.detach().reshape(len(units), -1)
             places = flat.nonzero()
             for (i, j), weight in zip(places.tolist(), flat[tuple(places.T)].tolist(), strict=True):

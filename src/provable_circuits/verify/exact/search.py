@@ -255,14 +255,14 @@ class CellSearch(Generic[Found]):
             return program.empty(hint)
         return self._harmless(program.bound(hint))
 
-    def _try(self, point: Values, slopes: Mapping[int, Fraction]) -> Found | None:
+    def _try(self, point: Values, alpha: Mapping[int, Fraction]) -> Found | None:
         """Confirm that some form breaks the claim at or next to a point of the domain."""
         values = dict(point)
         for i in self.atoms.below(self.forms):
             values[i] = max(self.atoms.inner[i].at(values), ZERO)
         if all(self._harmless(form.at(values)) for form in self.forms):
             return None
-        return self.confirm(point, slopes)
+        return self.confirm(point, alpha)
 
     def _worst(self, cell: Cell, point: Values) -> int:
         """The open ReLU whose error in the relaxation can move the goal most."""

@@ -12,7 +12,7 @@ from provable_circuits.verify.bounding.alpha import Adam
 from provable_circuits.verify.neuron_hull.hull_bound import Multipliers, through
 from provable_circuits.verify.neuron_hull.lines import Settled
 from provable_circuits.verify.neuron_hull.matrix import HullMatrix
-from provable_circuits.verify.neuron_hull.presolved import Condensed
+from provable_circuits.verify.neuron_hull.presolved import Presolved
 
 RATE = 0.35
 SIGN_RATE = 0.7
@@ -22,7 +22,7 @@ MOMENTUM = 0.6
 class HullLayer:
     """What the open units of one layer read, whatever part they are in."""
 
-    def __init__(self, problem: Condensed, settled: Settled, dtype: torch.dtype) -> None:
+    def __init__(self, problem: Presolved, settled: Settled, dtype: torch.dtype) -> None:
         sparse, moving = problem.sparse, settled.moving
         self.moving = moving
         self.columns = sparse.columns[moving].flatten()
@@ -47,11 +47,11 @@ class HullUnits:
         self.layer = layer
         self.sign = sign.to(dtype)
         self.free, self.split = self.sign == 0, bool((sign != 0).any())
-        self.slopes, self.first = start.slopes.to(dtype), start.first.to(dtype)
+        self.alpha, self.first = start.alpha.to(dtype), start.first.to(dtype)
         self.shares = start.shares.to(dtype, copy=True)
         self.speed = torch.zeros_like(self.shares)
         self.met, self.room = torch.empty_like(self.shares), torch.empty_like(self.shares)
-        self.slope_mover, self.first_mover = Adam(self.slopes), Adam(self.first)
+        self.slope_mover, self.first_mover = Adam(self.alpha), Adam(self.first)
 
     def weigh(self, coefficients: Tensor, straight: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """What a h + d x, for coefficients a and d, adds to a bound and to the cube's coefficients.
@@ -67,7 +67,7 @@ class HullUnits:
         held = layer.held.expand_as(coefficients).index_add(1, layer.moving, own)
         self.lean = held - (layer.total - held + layer.constant)
         self.height = held - self.lean.clamp_max(0.0)
-        direct = through(coefficients, self.sign, self.slopes, self.first)
+        direct = through(coefficients, self.sign, self.alpha, self.first)
         direct = direct if straight is None else direct + straight
         weight = self.weight[:, layer.moving].neg_().unsqueeze(2)
         entries = torch.mul(self.shares, weight, out=room).mul_(layer.values).flatten(1)
@@ -89,7 +89,7 @@ class HullUnits:
         read, above = layer.matrix.at(point[:, :-1]).tensor_split(2, dim=1)
         self.read = read + layer.constant
         above = (above + self.height).index_add_(1, layer.moving, drawn)
-        free = torch.where(self.rows < 0, above, self.slopes * self.read)
+        free = torch.where(self.rows < 0, above, self.alpha * self.read)
         self.given = torch.where(self.free, free, self.read * (self.sign > 0))
         self.off = self.rows * (self.read.clamp_min(0.0) - self.given)
         if rate > 0:
@@ -102,7 +102,7 @@ class HullUnits:
         self.speed.lerp_(up, 1 - MOMENTUM)
         self.shares.add_(self.speed, alpha=RATE * rate).clamp_(0.0, 1.0)
         gain = self.rows.clamp_min(0.0).mul_(self.read).mul_(self.free)
-        self.slopes = (self.slopes + RATE * rate * self.slope_mover.step(gain)).clamp_(0.0, 1.0)
+        self.alpha = (self.alpha + RATE * rate * self.slope_mover.step(gain)).clamp_(0.0, 1.0)
         if self.split:
             size = self.rows.abs() + self.rows.abs().mean(1, keepdim=True)
             step = SIGN_RATE * rate * size * self.first_mover.step(-self.sign * self.read)
@@ -110,4 +110,4 @@ class HullUnits:
 
     def chosen(self, second: Tensor) -> Multipliers:
         """The multipliers, those of second units given."""
-        return Multipliers(second, self.slopes, self.first, self.shares)
+        return Multipliers(second, self.alpha, self.first, self.shares)

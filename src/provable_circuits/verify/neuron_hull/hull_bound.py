@@ -55,7 +55,7 @@ from torch import Tensor
 
 from provable_circuits.rounding import TINY, gamma
 from provable_circuits.verify.neuron_hull.lines import Settled
-from provable_circuits.verify.neuron_hull.presolved import Condensed, Rows
+from provable_circuits.verify.neuron_hull.presolved import Presolved, Rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +88,7 @@ class Multipliers:
     """
 
     second: Tensor
-    slopes: Tensor
+    alpha: Tensor
     first: Tensor
     shares: Tensor
 
@@ -136,7 +136,7 @@ def allowed(second: Tensor, signs: Tensor, weights: Tensor) -> Tensor:
     return torch.where(signs != 0, fixed, free)
 
 
-def brackets(problem: Condensed, second: Tensor, signs: Tensor, weights: Tensor) -> Tensor:
+def brackets(problem: Presolved, second: Tensor, signs: Tensor, weights: Tensor) -> Tensor:
     """What t g - D y is at least, [k, second units], for D that are allowed."""
     lower, upper = problem.lower, problem.upper
     at_lower = weights * lower.clamp_min(0.0) - second * lower
@@ -144,14 +144,14 @@ def brackets(problem: Condensed, second: Tensor, signs: Tensor, weights: Tensor)
     return torch.where((signs == 0) & (weights < 0), torch.minimum(at_lower, at_upper), 0.0)
 
 
-def through(rows: Tensor, signs: Tensor, slopes: Tensor, first: Tensor) -> Tensor:
+def through(rows: Tensor, signs: Tensor, alpha: Tensor, first: Tensor) -> Tensor:
     """The d of first units with coefficients a = ``rows``, zero where lines take their place."""
     fixed = torch.where(signs > 0, rows - first, first)
-    return torch.where(signs == 0, slopes * rows.clamp_min(0.0), fixed)
+    return torch.where(signs == 0, alpha * rows.clamp_min(0.0), fixed)
 
 
 def certify(
-    problem: Condensed, settled: Settled, goal: Rows, signs: Signs, chosen: Multipliers
+    problem: Presolved, settled: Settled, goal: Rows, signs: Signs, chosen: Multipliers
 ) -> Certified:
     """Lower bounds of one row each, on the parts where units have these signs.
 
@@ -163,31 +163,31 @@ def certify(
         chosen: any multipliers at all; better ones prove more.
     """
     first, second, sparse = problem.first, problem.second, problem.sparse
-    duals = allowed(chosen.second.double(), signs.second, goal.second)
-    rows = goal.first + duals @ second.first
-    slopes, fixed = chosen.slopes.double().clamp(0.0, 1.0), chosen.first.double().clamp_min(0.0)
-    share = through(rows, signs.first, slopes, fixed)
+    beta = allowed(chosen.second.double(), signs.second, goal.second)
+    rows = goal.first + beta @ second.first
+    alpha, fixed = chosen.alpha.double().clamp(0.0, 1.0), chosen.first.double().clamp_min(0.0)
+    share = through(rows, signs.first, alpha, fixed)
     weight = torch.where(signs.first == 0, (-rows).clamp_min(0.0), 0.0)
     shares, moving = chosen.shares.double().clamp(0.0, 1.0), settled.moving
     own = torch.einsum("kmw,mw->km", shares, sparse.sizes[moving])
     held = settled.held.expand(len(own), -1).index_add(1, moving, own)
     height = torch.maximum(held, sparse.total - held + first.constant + first.radius)
     lines = shares.mul_(weight[:, moving].unsqueeze(2)).mul_(sparse.values[moving])
-    cube = goal.cube + duals @ second.cube + share @ first.cube
+    cube = goal.cube + beta @ second.cube + share @ first.cube
     cube = cube - weight @ settled.lines - sparse.scattered(lines, moving)
     base = (
         (goal.constant - goal.radius)
-        + duals @ second.constant
-        - duals.abs() @ second.radius
+        + beta @ second.constant
+        - beta.abs() @ second.radius
         + share @ first.constant
         - share.abs() @ first.radius
-        + brackets(problem, duals, signs.second, goal.second).sum(1)
+        + brackets(problem, beta, signs.second, goal.second).sum(1)
         - (weight * height).sum(1)
     )
     largest = torch.maximum(problem.lower.abs(), problem.upper.abs())
     scale = (
         _sizes(goal, problem.top, largest)
-        + duals.abs() @ (_sizes(second, problem.top, largest[:0]) + largest)
+        + beta.abs() @ (_sizes(second, problem.top, largest[:0]) + largest)
         + goal.second.abs() @ largest
         + (share.abs() + 2 * weight) @ (_sizes(first, problem.top[:0], largest[:0]) + problem.top)
     )

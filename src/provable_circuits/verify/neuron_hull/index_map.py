@@ -75,7 +75,7 @@ class Match:
             before: those of the old frame.
             usual: those of the new frame that serve where there were none.
         """
-        slopes = torch.cat([own.slopes for own in before], dim=1)
+        alpha = torch.cat([own.alpha for own in before], dim=1)
         first = torch.cat([own.first for own in before], dim=1)
         shares = torch.cat([own.shares.flatten(1) for own in before], dim=1)
         seconds, *sizes = self.new.sizes
@@ -87,14 +87,14 @@ class Match:
         found = [
             Multipliers(
                 own.second,
-                _picked(slopes, places, own.slopes),
+                _picked(alpha, places, own.alpha),
                 _picked(first, places, own.first),
                 _picked(shares, slots, own.shares.flatten(1)).view_as(own.shares),
             )
             for own, places, slots in zip(usual, below, entries, strict=True)
         ]
-        duals = _picked(before[0].second, above, usual[0].second)
-        return (replace(found[0], second=duals), *found[1:])
+        beta = _picked(before[0].second, above, usual[0].second)
+        return (replace(found[0], second=beta), *found[1:])
 
 
 def _places(among: Tensor, wanted: Tensor) -> Tensor:

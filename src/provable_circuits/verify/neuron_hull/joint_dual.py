@@ -33,7 +33,7 @@ from provable_circuits.verify.bounding.alpha import Adam
 from provable_circuits.verify.neuron_hull.ascent import HullLayer, HullUnits
 from provable_circuits.verify.neuron_hull.hull_bound import Multipliers, Signs, allowed, brackets
 from provable_circuits.verify.neuron_hull.layerwise_dual import LayerwiseDual
-from provable_circuits.verify.neuron_hull.presolved import Condensed, Rows
+from provable_circuits.verify.neuron_hull.presolved import Presolved, Rows
 
 DUAL_RATE = 0.07
 LAST_RATE = 0.13
@@ -65,28 +65,28 @@ class Seen:
 class _Second:
     """The second layer's units in k parts, with the multipliers chosen for them."""
 
-    def __init__(self, problem: Condensed, signs: Tensor, weights: Tensor, start: Tensor) -> None:
+    def __init__(self, problem: Presolved, signs: Tensor, weights: Tensor, start: Tensor) -> None:
         self.problem = problem
         self.signs = signs
         self.weights = weights
         self.concave = (signs == 0) & (weights < 0)
-        self.duals = allowed(start, signs, weights)
-        self.mover = Adam(self.duals)
+        self.beta = allowed(start, signs, weights)
+        self.mover = Adam(self.beta)
 
     @property
     def brackets(self) -> Tensor:
         """What the units add to a bound, [k]."""
-        return brackets(self.problem, self.duals, self.signs, self.weights).sum(1)
+        return brackets(self.problem, self.beta, self.signs, self.weights).sum(1)
 
     def move(self, read: Tensor, rate: float) -> None:
         """One step up, where the units read so much."""
         lower, upper = self.problem.lower, self.problem.upper
-        low = -self.duals * lower < (self.weights - self.duals) * upper
+        low = -self.beta * lower < (self.weights - self.beta) * upper
         bend = torch.where(low, -lower, -upper)
         gradient = read.double() + torch.where(self.concave, bend, 0.0)
         size = DUAL_RATE * rate * self.weights.abs().clamp_min(1e-3)
-        moved = self.duals + size * self.mover.step(gradient)
-        self.duals = allowed(moved, self.signs, self.weights)
+        moved = self.beta + size * self.mover.step(gradient)
+        self.beta = allowed(moved, self.signs, self.weights)
 
 
 class JointDual:
@@ -102,7 +102,7 @@ class JointDual:
             HullLayer(problem, settled, dtype)
             for problem, settled in zip(chain.problems, chain.settled, strict=True)
         ]
-        self.slopes = [layer.slopes.to(dtype) for layer in chain.layers]
+        self.alpha = [layer.alpha.to(dtype) for layer in chain.layers]
         self.doubled = [(2 / layer.gaps).to(dtype) for layer in chain.layers]
 
     def climb(
@@ -123,16 +123,16 @@ class JointDual:
             HullUnits(layer, known.first, chosen)
             for layer, known, chosen in zip(self.layers, signs, start, strict=True)
         )
-        below = list(zip(self.chain.layers, layers, self.slopes, self.doubled, strict=True))
+        below = list(zip(self.chain.layers, layers, self.alpha, self.doubled, strict=True))
         for step in range(steps + 1):
             self.chain.deadline.check()
-            duals = second.duals.to(dtype)
-            added, pull = top.weigh(first + duals @ self.first)
-            value = constant + duals @ self.constant + second.brackets.to(dtype) + added
-            pull = cube + duals @ self.cube + pull
-            for layer, units, slopes, doubled in below:
+            beta = second.beta.to(dtype)
+            added, pull = top.weigh(first + beta @ self.first)
+            value = constant + beta @ self.constant + second.brackets.to(dtype) + added
+            pull = cube + beta @ self.cube + pull
+            for layer, units, alpha, doubled in below:
                 own = pull[:, layer.columns]
-                added, moved = units.weigh(own * doubled, -own * doubled * slopes)
+                added, moved = units.weigh(own * doubled, -own * doubled * alpha)
                 value = value - own.sum(1) + added
                 pull = pull.index_fill(1, layer.columns, 0.0) + moved
             value = value - pull.abs().sum(1)
@@ -140,16 +140,16 @@ class JointDual:
             rate = 0.0 if last else LAST_RATE ** (step / steps)
 
             point = torch.cat([-pull.sign(), pull.new_zeros(len(pull), 1)], dim=1)
-            for layer, units, slopes, doubled in reversed(below):
+            for layer, units, alpha, doubled in reversed(below):
                 units.look(point, rate)
-                point[:, layer.columns] = (units.given - slopes * units.read) * doubled - 1
+                point[:, layer.columns] = (units.given - alpha * units.read) * doubled - 1
             top.look(point, rate)
             read = self.constant + point[:, :-1] @ self.cube.T + top.given @ self.first.T
             if last:
                 break
             second.move(read, rate)
-        none = second.duals[:, :0]
-        found = [top.chosen(second.duals), *(units.chosen(none) for units in layers)]
+        none = second.beta[:, :0]
+        found = [top.chosen(second.beta), *(units.chosen(none) for units in layers)]
         lost = torch.cat([units.off for units in (top, *layers)], dim=1)
         lined = torch.cat([units.weight > 0 for units in (top, *layers)], dim=1)
         return found, Seen(value, pull, read, lost, lost * lined)

@@ -18,7 +18,7 @@ from torch import Tensor
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.neuron_hull.hull_bound import Certified, Multipliers, Signs, certify
 from provable_circuits.verify.neuron_hull.lines import Settled
-from provable_circuits.verify.neuron_hull.presolved import Below, Condensed, Rows
+from provable_circuits.verify.neuron_hull.presolved import Below, Presolved, Rows
 
 
 class LayerwiseDual:
@@ -35,7 +35,7 @@ class LayerwiseDual:
 
     def __init__(
         self,
-        problem: Condensed,
+        problem: Presolved,
         layers: Sequence[Below],
         dtype: torch.dtype,
         deadline: Deadline,
@@ -47,12 +47,12 @@ class LayerwiseDual:
         self.deadline = deadline
         self._settled = settled
 
-    def of(self, problem: Condensed) -> LayerwiseDual:
+    def of(self, problem: Presolved) -> LayerwiseDual:
         """Another problem over the same layers, with nothing of its lines settled yet."""
         return LayerwiseDual(problem, self.layers, self.dtype, self.deadline)
 
     @property
-    def problems(self) -> list[Condensed]:
+    def problems(self) -> list[Presolved]:
         """The problem, and every layer further down as one."""
         return [self.problem, *(layer.problem for layer in self.layers)]
 
@@ -130,11 +130,11 @@ class LayerwiseDual:
     def fresh(self, goal: Rows, signs: Sequence[Signs]) -> list[Multipliers]:
         """Where to start: chords above all units, and the usual slopes below."""
         own = _duals(goal.second, signs[0].second, self.problem.lower, self.problem.upper)
-        duals = [own, *(own[:, :0] for _ in self.layers)]
+        beta = [own, *(own[:, :0] for _ in self.layers)]
         return [
-            _spread(problem, settled, second, slopes, chords)
-            for problem, settled, second, (slopes, chords) in zip(
-                self.problems, self.settled, duals, self._usual(), strict=True
+            _spread(problem, settled, second, alpha, chords)
+            for problem, settled, second, (alpha, chords) in zip(
+                self.problems, self.settled, beta, self._usual(), strict=True
             )
         ]
 
@@ -142,7 +142,7 @@ class LayerwiseDual:
         """Slopes below the units of the problem and of every layer, and those of chords."""
         upper = torch.minimum(self.problem.reach, self.problem.top).clamp_min(0.0)
         lower = (self.problem.first.constant - self.problem.sparse.total).clamp_max(0.0)
-        return [_usual(lower, upper), *((layer.slopes, layer.slopes) for layer in self.layers)]
+        return [_usual(lower, upper), *((layer.alpha, layer.alpha) for layer in self.layers)]
 
 
 def _usual(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
@@ -153,20 +153,20 @@ def _usual(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
 
 def _duals(weights: Tensor, signs: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
     """D for second units of these weights and ends, [k, second units]."""
-    slopes, chords = _usual(lower, upper)
-    steep = torch.where(weights >= 0, slopes, chords)
+    alpha, chords = _usual(lower, upper)
+    steep = torch.where(weights >= 0, alpha, chords)
     return weights * torch.where(signs > 0, 1.0, torch.where(signs < 0, 0.0, steep))
 
 
 def _spread(
-    problem: Condensed, settled: Settled, duals: Tensor, slopes: Tensor, chords: Tensor
+    problem: Presolved, settled: Settled, beta: Tensor, alpha: Tensor, chords: Tensor
 ) -> Multipliers:
     """The same slopes, and shares that are the same everywhere, for every part."""
-    k, (units, width) = len(duals), problem.sparse.values.shape
+    k, (units, width) = len(beta), problem.sparse.values.shape
     moving = chords[settled.moving]
     return Multipliers(
-        second=duals,
-        slopes=slopes.expand(k, units),
-        first=duals.new_zeros(k, units),
+        second=beta,
+        alpha=alpha.expand(k, units),
+        first=beta.new_zeros(k, units),
         shares=moving.unsqueeze(1).expand(k, len(moving), width),
     )

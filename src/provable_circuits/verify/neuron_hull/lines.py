@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from provable_circuits.verify.neuron_hull.presolved import Condensed
+from provable_circuits.verify.neuron_hull.presolved import Presolved
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +35,7 @@ class Settled:
     lines: Tensor
 
     @staticmethod
-    def small(problem: Condensed, shares: Tensor) -> Settled:
+    def small(problem: Presolved, shares: Tensor) -> Settled:
         """One share [units] for all small entries of a unit; all units are moving."""
         sparse, shares = problem.sparse, shares.double().clamp(0.0, 1.0)
         return Settled(
@@ -44,7 +44,7 @@ class Settled:
             lines=shares.unsqueeze(1) * sparse.rest,
         )
 
-    def with_shares(self, problem: Condensed, shares: Tensor, moving: Tensor) -> Settled:
+    def with_shares(self, problem: Presolved, shares: Tensor, moving: Tensor) -> Settled:
         """The same, with shares [moving units, width] of all but some moving units settled.
 
         Args:

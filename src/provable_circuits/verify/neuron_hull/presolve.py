@@ -25,7 +25,7 @@ from provable_circuits.verify.bounding.bounds import Bounds
 from provable_circuits.verify.bounding.crown import View, backward
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.bounding.relaxation import Lines
-from provable_circuits.verify.neuron_hull.presolved import Below, Condensed, Rows
+from provable_circuits.verify.neuron_hull.presolved import Below, Presolved, Rows
 
 CHUNK_ELEMENTS = 2**20
 """Numbers in the largest tensor of rows that one pass holds."""
@@ -133,7 +133,7 @@ class Presolver:
         wide = {n: (radius > NARROW * widest).nonzero().flatten() for n, radius in radii.items()}
         return {name: columns for name, columns in wide.items() if len(columns)}
 
-    def _condensed(self, start: str, rows: Tensor, offsets: Tensor) -> Condensed:
+    def _condensed(self, start: str, rows: Tensor, offsets: Tensor) -> Presolved:
         """The problem, once the view has open lines at all units of the two layers.
 
         Units that no walk meets have gaps in the end; until then their coefficients were zero.
@@ -159,7 +159,7 @@ class Presolver:
         ends = [self._own_ends(node) for node in self.second]
         tops = [self._own_ends(node)[1] for node in self.first]
         nothing = offsets[:0]
-        return Condensed(
+        return Presolved(
             first=replace(first, first=first.first[:, :0], second=first.second[:, :0]),
             second=replace(second, second=second.second[:, :0]),
             goal=self._rows(goal),
@@ -185,13 +185,13 @@ class Presolver:
             rows = replace(rows, first=rows.first[:, :0], second=rows.second[:, :0])
             self._below += nodes
             own = [self.own[node.name] for node in nodes]
-            slopes = [self.view.lines[node.name].below_slope.flatten() for node in nodes]
+            alpha = [self.view.lines[node.name].below_slope.flatten() for node in nodes]
             ends = [self._own_ends(node) for node in nodes]
             layers.append(
                 Below(
                     rows=rows,
                     columns=torch.cat([self._gap_columns(node.name) for node in nodes]),
-                    slopes=torch.cat([s[o] for s, o in zip(slopes, own, strict=True)]),
+                    alpha=torch.cat([s[o] for s, o in zip(alpha, own, strict=True)]),
                     gaps=torch.cat([self.gaps[n.name][o] for n, o in zip(nodes, own, strict=True)]),
                     top=torch.cat([upper for _, upper in ends]),
                     inputs=self._inputs,
@@ -263,8 +263,8 @@ class Presolver:
             constant.append(found.value[0] + found.error[0])
             error.append(found.error[0] + found.value[0].abs() * 2.0**-51)
         return _UpwardPass(
-            {name: torch.cat(parts) for name, parts in activations.items()},
-            {name: torch.cat(parts) for name, parts in inputs.items()},
+            {name: torch.cat(subdomains) for name, subdomains in activations.items()},
+            {name: torch.cat(subdomains) for name, subdomains in inputs.items()},
             torch.cat(constant),
             torch.cat(error),
         )

@@ -79,7 +79,7 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Condensed:
+class Presolved:
     """Two layers of open ReLUs over a cube.
 
     Attributes:
@@ -110,7 +110,7 @@ class Condensed:
         """The first layer's rows by their nonzero entries."""
         return Sparse(self.first.cube)
 
-    def with_goal(self, goal: Rows) -> Condensed:
+    def with_goal(self, goal: Rows) -> Presolved:
         """The first layer alone, and these rows over it."""
         none = torch.zeros(0, dtype=torch.long, device=self.top.device)
         return self._changed(
@@ -120,16 +120,16 @@ class Condensed:
             upper=self.upper[none],
         )
 
-    def both_ways(self) -> Condensed:
+    def both_ways(self) -> Presolved:
         """The same with the negatives of its rows after them."""
         return self._changed(goal=Rows.joined([self.goal, -self.goal]))
 
-    def with_ends(self, lower: Tensor, upper: Tensor) -> Condensed:
+    def with_ends(self, lower: Tensor, upper: Tensor) -> Presolved:
         """The same with closer ends of y."""
         lower, upper = met((self.lower, self.upper), (lower, upper))
         return self._changed(lower=lower, upper=upper)
 
-    def _changed(self, **changes: Rows | Tensor) -> Condensed:
+    def _changed(self, **changes: Rows | Tensor) -> Presolved:
         """A copy that keeps what was worked out about the first layer."""
         other = replace(self, **changes)  # type: ignore[arg-type]
         vars(other).update(reach=self.reach, sparse=self.sparse)
@@ -153,17 +153,17 @@ class Below:
 
     rows: Rows
     columns: Tensor
-    slopes: Tensor
+    alpha: Tensor
     gaps: Tensor
     top: Tensor
     inputs: int
 
     @cached_property
-    def problem(self) -> Condensed:
+    def problem(self) -> Presolved:
         """The layer as the first of a problem that has no second."""
         nothing = torch.zeros(0, dtype=torch.long, device=self.top.device)
         none = self.rows[nothing]
-        return Condensed(
+        return Presolved(
             first=self.rows,
             second=replace(none, first=self.top.new_zeros(0, len(self.top))),
             goal=none,
@@ -180,7 +180,7 @@ class Below:
         """
         own = cube[:, self.columns]
         first = 2 * own / self.gaps
-        through = first * self.slopes
+        through = first * self.alpha
         sparse = self.problem.sparse
         left = cube.index_fill(1, self.columns, 0.0) - through @ self.rows.cube
         constant = base - own.sum(1) - through @ self.rows.constant

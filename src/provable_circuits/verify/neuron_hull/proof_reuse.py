@@ -33,9 +33,9 @@ class SavedTrees:
 
     def keep(self, found: dict[Row, SavedTree]) -> None:
         """Keep newer outlines; the oldest are forgotten where all take too much room."""
-        for row, outline in found.items():
+        for row, saved_tree in found.items():
             self.rows.pop(row, None)
-            self.rows[row] = outline
+            self.rows[row] = saved_tree
         _forget(self.rows)
 
 
@@ -47,8 +47,8 @@ class ProofReuse:
         query: the question.
     """
 
-    def __init__(self, outlines: SavedTrees, query: Query) -> None:
-        self.outlines = outlines
+    def __init__(self, saved_trees: SavedTrees, query: Query) -> None:
+        self.saved_trees = saved_trees
         self.query = query
         self.own = {held.node: name for name, held in query.tensors.items()}
         self.found: dict[Row, SavedTree] = {}
@@ -65,22 +65,22 @@ class ProofReuse:
             tensor = f"{self.own[name]}~"
             held = self.query.tensors[self.own[name]]
             positions = held.positions(positions, self.query.graph[name].shape)
-        known = self.outlines.tensors
+        known = self.saved_trees.tensors
         return known.setdefault(tensor, len(known)) * POSITIONS + positions
 
-    def add(self, row: Row, outline: SavedTree | None) -> None:
+    def add(self, row: Row, saved_tree: SavedTree | None) -> None:
         """A row of this question was proved; its outline, if it is not too large."""
-        if outline is not None:
-            self.found[row] = outline
+        if saved_tree is not None:
+            self.found[row] = saved_tree
             _forget(self.found)
 
     def keep(self) -> None:
         """The question was proved: later ones start from here."""
-        self.outlines.keep(self.found)
+        self.saved_trees.keep(self.found)
 
 
 def _forget(rows: dict[Row, SavedTree]) -> None:
     """Forget the oldest outlines where all take too much room."""
-    held = sum(outline.numbers for outline in rows.values())
+    held = sum(saved_tree.numbers for saved_tree in rows.values())
     while held > MOST_NUMBERS:
         held -= rows.pop(next(iter(rows))).numbers

@@ -41,14 +41,14 @@ class SavedTree:
     whole: IndexMap
     root: HullSubdomains
     moving: Tensor
-    frame: IndexMap
+    index_map: IndexMap
     leaves: HullSubdomains
 
     @property
     def numbers(self) -> int:
         """How many numbers this holds, of two bytes each."""
-        shares = (len(self.leaves) + PLACES) * len(self.frame.owners)
-        units = (len(self.leaves) + 1) * UNIT_NUMBERS * len(self.frame.units)
+        shares = (len(self.leaves) + PLACES) * len(self.index_map.owners)
+        units = (len(self.leaves) + 1) * UNIT_NUMBERS * len(self.index_map.units)
         return shares + units + (1 + PLACES) * len(self.whole.owners)
 
     def carried(self, whole: IndexMap, row: HullSubdomains) -> tuple[HullSubdomains, Tensor]:
@@ -69,11 +69,11 @@ class Cover:
         root: the row; its multipliers serve where a leaf has none.
     """
 
-    def __init__(self, outline: SavedTree, frame: IndexMap, root: HullSubdomains) -> None:
-        self.leaves = outline.leaves
+    def __init__(self, saved_tree: SavedTree, index_map: IndexMap, root: HullSubdomains) -> None:
+        self.leaves = saved_tree.leaves
         self.root = root
-        self.match = Match(outline.frame, frame)
-        split = torch.where(outline.root.signs == 0, self.leaves.signs, 0.0)
+        self.match = Match(saved_tree.index_map, index_map)
+        split = torch.where(saved_tree.root.signs == 0, self.leaves.signs, 0.0)
         self.places, self.signs = covering(split, self.match.units, root.signs[0])
 
     def __len__(self) -> int:

@@ -34,14 +34,16 @@ from provable_circuits.verify.neuron_hull.subdomains import (
 from provable_circuits.verify.neuron_hull.tightening import tighten_second_layer
 from provable_circuits.verify.neuron_hull.tree import Ground, HullTree, WitnessFound
 
-FIRST_PARTS, MOST_PARTS = 64, 2**14
+FIRST_SUBDOMAINS, MOST_SUBDOMAINS = 64, 2**14
 """Subdomains of a row after which it is given up: at first, and in the end."""
 
 
 def has_hulls(structure: Structure, region: Region) -> bool:
     """Whether a question is of the kind that can be condensed: ReLUs over a box."""
-    kinked = all(isinstance(structure.ops[node.name], ReLU) for node in structure.activations)
-    return kinked and all(box.domains is None for box in region.ranges.values())
+    piecewise_linear = all(
+        isinstance(structure.ops[node.name], ReLU) for node in structure.activations
+    )
+    return piecewise_linear and all(box.domains is None for box in region.ranges.values())
 
 
 class HullSearch(RootSearch):
@@ -55,11 +57,11 @@ class HullSearch(RootSearch):
         roots: RootProblems,
         attempt: Try,
         deadline: Deadline,
-        past: ProofReuse,
-        most: int = MOST_PARTS,
+        proof_reuse: ProofReuse,
+        most: int = MOST_SUBDOMAINS,
     ) -> None:
         super().__init__(roots, attempt, deadline)
-        self.past = past
+        self.proof_reuse = proof_reuse
         self.most = most
         self.reached = math.inf
         """The least rigorous bound by which a part was closed."""
@@ -73,32 +75,32 @@ class HullSearch(RootSearch):
             rows = (self.roots.problems == problem).nonzero().flatten()
             bounds = self.roots.bounds.select(rows[:1])
             goal = self.roots.rows[rows].transpose(0, 1)
-            condenser = Presolver(bounds, self.start, goal, self.roots.offsets[rows])
-            chain = self._chain(condenser)
+            presolver = Presolver(bounds, self.start, goal, self.roots.offsets[rows])
+            chain = self._chain(presolver)
             if chain is None:
                 self.too_large.add(problem)
                 left.append(rows)
                 continue
-            open_ = self._decide(chain, condenser, rows)
+            open_ = self._decide(chain, presolver, rows)
             if open_ is None:
                 return None
             left.append(rows[open_])
         return torch.cat(left)
 
-    def _decide(self, chain: LayerwiseDual, condenser: Presolver, rows: Tensor) -> Tensor | None:
+    def _decide(self, chain: LayerwiseDual, presolver: Presolver, rows: Tensor) -> Tensor | None:
         """Which of one problem's rows stay open; None when there is a witness."""
         bounds = SubdomainBounds(tighten_second_layer(chain))
         found = bounds.roots()
         if len(found.bounds):
             self.reached = min(self.reached, float(found.bounds.min()))
-        if self._try(condenser, found.cube, rows):
+        if self._try(presolver, found.cube, rows):
             return None
         if not len(found.left):
             return rows[:0]
         ground = Ground(
             bounds,
-            IndexMap.of(bounds.chain, *condenser.numbered(self.past.numbers)),
-            lambda cube: self._try(condenser, cube, rows),
+            IndexMap.of(bounds.chain, *presolver.numbered(self.proof_reuse.numbers)),
+            lambda cube: self._try(presolver, cube, rows),
             self.deadline,
         )
         left = []
@@ -127,16 +129,16 @@ class HullSearch(RootSearch):
             if not tree.proved(tree.root, self.most):
                 return False
         self.reached = min(self.reached, tree.reached)
-        self.past.add(row, tree.outline)
+        self.proof_reuse.add(row, tree.saved_tree)
         return True
 
     def _again(self, ground: Ground, row: Row, part: HullSubdomains) -> HullTree | None:
         """The tree that proves a row, begun as when it was last proved; None if that fails."""
-        outline = self.past.outlines.rows.get(row)
-        if outline is None or len(outline.leaves) > self.most:
+        saved_tree = self.proof_reuse.saved_trees.rows.get(row)
+        if saved_tree is None or len(saved_tree.leaves) > self.most:
             return None
-        tree = HullTree(ground, *outline.carried(ground.frame, part))
-        cover = Cover(outline, tree.frame, tree.root)
+        tree = HullTree(ground, *saved_tree.carried(ground.index_map, part))
+        cover = Cover(saved_tree, tree.index_map, tree.root)
         proved = tree.fits(cover) and tree.proved(tree.begun(cover), self.most)
         return tree if proved else None
 
@@ -144,17 +146,17 @@ class HullSearch(RootSearch):
         """Which row of the claim the one in this place is."""
         return int(self.roots.problems[place]), tuple(self.roots.rows[place].flatten().tolist())
 
-    def _chain(self, condenser: Presolver) -> LayerwiseDual | None:
+    def _chain(self, presolver: Presolver) -> LayerwiseDual | None:
         """What was condensed, unless it is too large."""
-        problem = condenser.problem
+        problem = presolver.problem
         if problem.sparse.values.numel() > MOST_ENTRIES:
             return None
-        chain = LayerwiseDual(problem, condenser.below(), self.structure.guide, self.deadline)
+        chain = LayerwiseDual(problem, presolver.below(), self.structure.guide, self.deadline)
         return chain if chain.entries <= MOST_ENTRIES else None
 
-    def _try(self, condenser: Presolver, cube: Tensor, rows: Tensor) -> bool:
+    def _try(self, presolver: Presolver, cube: Tensor, rows: Tensor) -> bool:
         """Whether a corner that a bound points to is a witness."""
         if not len(cube):
             return False
         problem = self.roots.problems[rows[:1]]
-        return self.attempt(condenser.corners(cube), problem.expand(len(cube)))
+        return self.attempt(presolver.corners(cube), problem.expand(len(cube)))

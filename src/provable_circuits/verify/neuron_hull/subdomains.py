@@ -73,13 +73,13 @@ class HullSubdomains:
     @staticmethod
     def joined(several: Sequence[HullSubdomains]) -> HullSubdomains:
         """All parts of several batches."""
-        layers = zip(*(parts.chosen for parts in several), strict=True)
+        layers = zip(*(subdomains.chosen for subdomains in several), strict=True)
         return HullSubdomains(
-            torch.cat([parts.row for parts in several]),
-            torch.cat([parts.signs for parts in several]),
+            torch.cat([subdomains.row for subdomains in several]),
+            torch.cat([subdomains.signs for subdomains in several]),
             tuple(Multipliers.joined(layer) for layer in layers),
-            torch.cat([parts.value for parts in several]),
-            torch.cat([parts.scores for parts in several]),
+            torch.cat([subdomains.value for subdomains in several]),
+            torch.cat([subdomains.scores for subdomains in several]),
         )
 
     def split(self) -> HullSubdomains:
@@ -123,10 +123,10 @@ class Bounded:
         )
 
 
-def split(parts: HullSubdomains) -> HullSubdomains:
+def split(subdomains: HullSubdomains) -> HullSubdomains:
     """The halves of every part; of few parts, where all can be split again, the quarters."""
-    halves = parts.split()
-    again = len(parts) <= FEW and bool((halves.scores > 0).any(1).all())
+    halves = subdomains.split()
+    again = len(subdomains) <= FEW and bool((halves.scores > 0).any(1).all())
     return halves.split() if again else halves
 
 
@@ -154,11 +154,11 @@ class Waiting:
     def __len__(self) -> int:
         return len(self._heap)
 
-    def add(self, parts: HullSubdomains) -> None:
+    def add(self, subdomains: HullSubdomains) -> None:
         """More parts."""
-        everyone = torch.arange(len(parts), device=parts.row.device)
-        for i, value in enumerate(parts.value.tolist()):
-            alone = parts[everyone[i : i + 1]]
+        everyone = torch.arange(len(subdomains), device=subdomains.row.device)
+        for i, value in enumerate(subdomains.value.tolist()):
+            alone = subdomains[everyone[i : i + 1]]
             heapq.heappush(self._heap, (value, next(self._count), alone))
 
     def take(self, most: int) -> HullSubdomains:
@@ -193,8 +193,10 @@ class SubdomainBounds:
             own, known = goal[some], self.chain.known(signs[some])
             chosen = tuple(self.chain.fresh(own, known))
             none = own.constant.new_full((len(own),), -math.inf)
-            parts = HullSubdomains(some, signs[some], chosen, none, torch.zeros_like(signs[some]))
-            found.append(self._batch(parts, ROOT_STEPS))
+            subdomains = HullSubdomains(
+                some, signs[some], chosen, none, torch.zeros_like(signs[some])
+            )
+            found.append(self._batch(subdomains, ROOT_STEPS))
         return Bounded.joined(found)
 
     def narrowed(
@@ -210,47 +212,47 @@ class SubdomainBounds:
         chain, chosen = self.chain.narrowed(part.chosen, masks)
         return SubdomainBounds(chain), replace(part, chosen=tuple(chosen))
 
-    def certified(self, parts: HullSubdomains) -> Tensor:
+    def certified(self, subdomains: HullSubdomains) -> Tensor:
         """Rigorous bounds of parts by the multipliers that they have, [k]."""
-        found = [parts.value[:0]]
-        for some in torch.arange(len(parts), device=parts.row.device).split(self.width):
-            own = parts[some]
+        found = [subdomains.value[:0]]
+        for some in torch.arange(len(subdomains), device=subdomains.row.device).split(self.width):
+            own = subdomains[some]
             goal, known = self.problem.goal[own.row], self.chain.known(own.signs)
             found.append(self.chain.certify(goal, known, own.chosen).value)
         return torch.cat(found)
 
-    def children(self, parts: HullSubdomains) -> Bounded:
+    def children(self, subdomains: HullSubdomains) -> Bounded:
         """Subdomains that were just split."""
-        places = torch.arange(len(parts), device=parts.row.device).split(self.width)
-        return Bounded.joined([self._batch(parts[some], PART_STEPS) for some in places])
+        places = torch.arange(len(subdomains), device=subdomains.row.device).split(self.width)
+        return Bounded.joined([self._batch(subdomains[some], PART_STEPS) for some in places])
 
-    def _batch(self, parts: HullSubdomains, steps: int) -> Bounded:
+    def _batch(self, subdomains: HullSubdomains, steps: int) -> Bounded:
         """Subdomains bounded anew."""
-        goal, known = self.problem.goal[parts.row], self.chain.known(parts.signs)
-        chosen, seen = self.joint.climb(goal, known, parts.chosen, steps)
+        goal, known = self.problem.goal[subdomains.row], self.chain.known(subdomains.signs)
+        chosen, seen = self.joint.climb(goal, known, subdomains.chosen, steps)
         value = seen.value.double().nan_to_num(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
         scores = self._scores(goal.second, chosen[0].second, seen)
         learnt = HullSubdomains(
-            row=parts.row,
-            signs=parts.signs,
+            row=subdomains.row,
+            signs=subdomains.signs,
             chosen=tuple(replace(own, shares=own.shares.half()) for own in chosen),
-            value=torch.maximum(value, parts.value),
-            scores=torch.where(parts.signs == 0, scores.clamp_min(LEAST), 0.0),
+            value=torch.maximum(value, subdomains.value),
+            scores=torch.where(subdomains.signs == 0, scores.clamp_min(LEAST), 0.0),
         )
-        likely = (value >= CLOSE * parts.value.clamp_max(0.0)).nonzero().flatten()
+        likely = (value >= CLOSE * subdomains.value.clamp_max(0.0)).nonzero().flatten()
         signs = [own[likely] for own in known]
         multipliers = [own[likely] for own in chosen]
         proved = self.chain.certify(goal[likely], signs, multipliers).value
         closed = likely[proved >= 0]
-        left = torch.ones(len(parts), dtype=torch.bool, device=likely.device)
+        left = torch.ones(len(subdomains), dtype=torch.bool, device=likely.device)
         left[closed] = False
         cube, lined = seen.cube[left].double(), seen.lined[left].double()
         return Bounded(proved[proved >= 0], learnt[closed], learnt[left], cube, lined)
 
-    def _scores(self, weights: Tensor, duals: Tensor, seen: Seen) -> Tensor:
+    def _scores(self, weights: Tensor, beta: Tensor, seen: Seen) -> Tensor:
         """What the relaxation of each unit costs, at the point that is worst or at all."""
         lower, upper, read = self.problem.lower, self.problem.upper, seen.second
-        below = weights * read.clamp_min(0.0) - duals * read
+        below = weights * read.clamp_min(0.0) - beta * read
         below = torch.maximum(below, 0.1 * weights * torch.minimum(upper, -lower))
         seconds = torch.where(weights < 0, -weights * hinges(lower, upper), below)
         return torch.cat([seconds, seen.lost.double()], dim=1)

@@ -81,18 +81,18 @@ def tightened_bounds(bounds: Bounds, wanted: Collection[str]) -> Iterator[tuple[
         shape = structure.graph[name].shape
         rows = lower.new_zeros(len(units), len(lower)).scatter_(1, units.unsqueeze(1), 1.0)
         rows = rows.reshape(1, len(units), *shape)
-        condenser = Presolver(alone, name, rows, lower.new_zeros(len(units)))
-        if not len(condenser.problem.first):
+        presolver = Presolver(alone, name, rows, lower.new_zeros(len(units)))
+        if not len(presolver.problem.first):
             continue
-        problem = condenser.problem.both_ways()
-        chain = LayerwiseDual(problem, condenser.below(), structure.guide, deadline)
+        problem = presolver.problem.both_ways()
+        chain = LayerwiseDual(problem, presolver.below(), structure.guide, deadline)
         if chain.entries > MOST_ENTRIES or _work(chain) > COMMON_WORK:
             return
         least, most = _least(chain, COMMON_STEPS).split(len(units))
-        closer = met((lower[units], upper[units]), (least, -most))
+        tightened = met((lower[units], upper[units]), (least, -most))
         ends[name] = (
-            lower.index_copy(0, units, closer[0]).reshape(1, *shape),
-            upper.index_copy(0, units, closer[1]).reshape(1, *shape),
+            lower.index_copy(0, units, tightened[0]).reshape(1, *shape),
+            upper.index_copy(0, units, tightened[1]).reshape(1, *shape),
         )
         yield name, ends[name]
 

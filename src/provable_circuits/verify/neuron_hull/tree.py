@@ -48,7 +48,7 @@ class Ground:
     """
 
     bounds: SubdomainBounds
-    frame: IndexMap
+    index_map: IndexMap
     refuted: Callable[[Tensor], bool]
     deadline: Deadline
 
@@ -67,8 +67,8 @@ class HullTree:
         self.whole = whole
         self.moving = moving
         self.bounds, self.root = ground.bounds.narrowed(whole, moving)
-        chain, frame = self.bounds.chain, ground.frame
-        self.frame = IndexMap.of(chain, frame.units, frame.coordinates)
+        chain, index_map = self.bounds.chain, ground.index_map
+        self.index_map = IndexMap.of(chain, index_map.units, index_map.coordinates)
         self.room = MOST_KEPT // max(chain.entries + UNIT_NUMBERS * sum(chain.sizes), 1)
         """How many parts there is room for."""
         self.reached = math.inf
@@ -77,12 +77,12 @@ class HullTree:
         self._count = 0
 
     @property
-    def outline(self) -> SavedTree | None:
+    def saved_tree(self) -> SavedTree | None:
         """The parts that were closed, unless they were too many."""
         if not 0 < self._count <= self.room:
             return None
         leaves = HullSubdomains.joined(self._leaves)
-        return SavedTree(self.ground.frame, self.whole, self.moving, self.frame, leaves)
+        return SavedTree(self.ground.index_map, self.whole, self.moving, self.index_map, leaves)
 
     def fits(self, cover: Cover) -> bool:
         """Whether the leaves of an earlier proof close parts of this row, to judge by a few."""
@@ -96,16 +96,16 @@ class HullTree:
         open_ = [self.root[:0]]
         for some in places.split(2 * WIDTH):
             self.ground.deadline.spend(len(some))
-            parts = cover[some]
-            value = self.bounds.certified(parts)
+            subdomains = cover[some]
+            value = self.bounds.certified(subdomains)
             closed = value >= 0
-            self._close(value[closed], parts[closed])
-            open_.append(parts[~closed])
+            self._close(value[closed], subdomains[closed])
+            open_.append(subdomains[~closed])
         left = [self.root[:0]]
-        parts = HullSubdomains.joined(open_)
-        for some in places[: len(parts)].split(2 * WIDTH):
+        subdomains = HullSubdomains.joined(open_)
+        for some in places[: len(subdomains)].split(2 * WIDTH):
             self.ground.deadline.check()
-            left.append(self._bounded(parts[some]))
+            left.append(self._bounded(subdomains[some]))
         return HullSubdomains.joined(left)
 
     def proved(self, left: HullSubdomains, most: int) -> bool:
@@ -132,23 +132,23 @@ class HullTree:
             self.ground.deadline.spend(len(children))
             left = self._bounded(children)
 
-    def _bounded(self, parts: HullSubdomains) -> HullSubdomains:
+    def _bounded(self, subdomains: HullSubdomains) -> HullSubdomains:
         """Subdomains bounded anew; those of them that are left."""
-        if not len(parts):
-            return parts
-        found = self.bounds.children(parts)
+        if not len(subdomains):
+            return subdomains
+        found = self.bounds.children(subdomains)
         self._close(found.bounds, found.closed)
         if self.ground.refuted(found.cube):
             raise WitnessFound
         return found.left
 
-    def _close(self, bounds: Tensor, parts: HullSubdomains) -> None:
+    def _close(self, bounds: Tensor, subdomains: HullSubdomains) -> None:
         """Take note of parts that are closed, with their bounds."""
-        if not len(parts):
+        if not len(subdomains):
             return
         self.reached = min(self.reached, float(bounds.min()))
-        self._count += len(parts)
+        self._count += len(subdomains)
         if self._count <= self.room:
-            self._leaves.append(parts)
+            self._leaves.append(subdomains)
         else:
             self._leaves.clear()

@@ -38,10 +38,10 @@ class Memory:
 
     whole: dict[str, Interval] = field(default_factory=dict)
     lines: dict[str, Lines] = field(default_factory=dict)
-    closer: set[tuple[str, int]] = field(default_factory=set)
+    tightened: set[tuple[str, int]] = field(default_factory=set)
     started: dict[str, tuple[Interval, Tensor]] = field(default_factory=dict)
     cut: dict[str, tuple[Tensor | None, Interval]] = field(default_factory=dict)
-    outlines: SavedTrees = field(default_factory=SavedTrees)
+    saved_trees: SavedTrees = field(default_factory=SavedTrees)
 
     def recall(self, query: Query) -> dict[str, Interval]:
         """Enclosures of the query's tensors that are known already."""
@@ -96,9 +96,11 @@ class Memory:
         """Which of these tensors hulls did not bring closer yet, and for which of these inputs."""
         known = [name for name in names if name in self.whole]
         every = {(name, problem) for name in known for problem in problems.tolist()}
-        return every - self.closer
+        return every - self.tightened
 
-    def keep_closer(self, name: str, readers: Iterable[str], problem: int, ends: Interval) -> None:
+    def keep_tightened(
+        self, name: str, readers: Iterable[str], problem: int, ends: Interval
+    ) -> None:
         """Keep closer ends [1, *shape] of a common tensor for one input; ``readers`` read it."""
         place = torch.tensor([problem], device=ends[0].device)
         lower, upper = self.whole[name]
@@ -106,7 +108,7 @@ class Memory:
             lower.index_copy(0, place, ends[0]),
             upper.index_copy(0, place, ends[1]),
         )
-        self.closer.add((name, problem))
+        self.tightened.add((name, problem))
         for reader in readers:
             self.lines.pop(reader, None)
 

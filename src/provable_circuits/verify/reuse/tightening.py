@@ -28,7 +28,7 @@ def tighten_common(
     for problem in sorted({problem for _, problem in loose}):
         wanted = {name for name, other in loose if other == problem}
         alone = bounds.select(torch.tensor([problem], device=structure.device))
-        for name, closer in tightened_bounds(alone, wanted):
+        for name, tightened in tightened_bounds(alone, wanted):
             readers = [node.name for node in structure.activations if name in node.inputs]
-            memory.keep_closer(name, readers, problem, closer)
-        memory.closer |= {(name, problem) for name in wanted}
+            memory.keep_tightened(name, readers, problem, tightened)
+        memory.tightened |= {(name, problem) for name in wanted}

@@ -25,7 +25,7 @@ from provable_circuits.verify.attacking.replay import Candidate
 from provable_circuits.verify.bounding.bounds import Bounds, Structure, picked_all
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.bounding.relaxed import picked_lines
-from provable_circuits.verify.bounding.root_problems import slip
+from provable_circuits.verify.bounding.root_problems import rounding_slack
 from provable_circuits.verify.branching.batched_splits import Backoff, split_rows
 from provable_circuits.verify.deadline import Deadline, OutOfTime
 from provable_circuits.verify.encoding.batched import BatchedProblem, encode_batch
@@ -53,7 +53,7 @@ class OpenBatch:
         proved: by place, those that splitting has proved.
     """
 
-    together: BatchedProblem
+    batched: BatchedProblem
     bounds: Bounds
     value: Tensor
     open: list[int]
@@ -81,8 +81,8 @@ class IncompleteBatch:
                 circuits, [i for i in range(len(circuits)) if i not in likely]
             ):
                 deadline.check()
-                together = encode_batch(self.context.encoder, [circuits[i] for i in group])
-                self._bound(together, group, found, likely, deadline)
+                batched = encode_batch(self.context.encoder, [circuits[i] for i in group])
+                self._bound(batched, group, found, likely, deadline)
         except OutOfTime:
             pass
         for i, refuted in self._replayed(likely).items():
@@ -120,8 +120,8 @@ class IncompleteBatch:
         likely = self._broken(circuits)
         attacked: Likely = {}
         for group in self._groups(circuits, [i for i in range(len(circuits)) if i not in likely]):
-            together = encode_batch(self.context.encoder, [circuits[i] for i in group])
-            self._step(together, group, attacked)
+            batched = encode_batch(self.context.encoder, [circuits[i] for i in group])
+            self._step(batched, group, attacked)
         self._replayed(attacked)
         return [i in likely or i in attacked for i in range(len(circuits))]
 
@@ -195,7 +195,7 @@ class IncompleteBatch:
 
     def _bound(
         self,
-        together: BatchedProblem,
+        batched: BatchedProblem,
         group: list[int],
         found: list[Verdict | None],
         likely: Likely,
@@ -203,26 +203,26 @@ class IncompleteBatch:
     ) -> None:
         """Linear bounds of a group, and the corners that they point to."""
         context = self.context
-        self._prepare(together, deadline)
+        self._prepare(batched, deadline)
         memory = context.knowledge.memory
-        graph, region = together.graph, Region(together.ranges)
+        graph, region = batched.graph, Region(batched.ranges)
         whole = {name: ends for name, ends in memory.whole.items() if name in graph}
         bounds = Bounds(
             Structure(graph, context.device),
             region,
-            len(together.rows),
-            picked_all(whole, together.inputs),
+            len(batched.rows),
+            picked_all(whole, batched.inputs),
             known_lines={
-                name: picked_lines(line, together.inputs)
+                name: picked_lines(line, batched.inputs)
                 for name, line in memory.lines.items()
                 if name in graph
             },
             deadline=deadline,
         )
         bounds.compute()
-        passed = bounds.backward(graph.outputs[0], -together.rows)
-        offsets = -together.offsets
-        value = passed.value + offsets - slip(passed.value, offsets)
+        passed = bounds.backward(graph.outputs[0], -batched.rows)
+        offsets = -batched.offsets
+        value = passed.value + offsets - rounding_slack(passed.value, offsets)
         least = value.unflatten(0, (len(group), -1)).flatten(1).amin(1).tolist()
         for i, reached in zip(group, least, strict=True):
             if reached >= 0:
@@ -235,21 +235,21 @@ class IncompleteBatch:
             name: region.corner(name, reached[everyone, row])
             for name, reached in passed.inputs.items()
         }
-        self._note(together, group, points, likely, Stage.CORNER, found)
+        self._note(batched, group, points, likely, Stage.CORNER, found)
         open_ = [c for c, i in enumerate(group) if found[i] is None and i not in likely]
-        batch = OpenBatch(together, bounds, value, open_)
-        self._left |= {together.circuits[c].bits: (batch, c) for c in open_}
+        batch = OpenBatch(batched, bounds, value, open_)
+        self._left |= {batched.circuits[c].bits: (batch, c) for c in open_}
 
     def _split(self, batch: OpenBatch, some: Sequence[int], deadline: Deadline) -> None:
         """Split the problems of some circuits."""
-        together, value = batch.together, batch.value
+        batched, value = batch.batched, batch.value
         batch.bounds.deadline = deadline
-        size = len(together.circuits)
+        size = len(batched.circuits)
         wanted = torch.zeros(size, dtype=torch.bool)
         wanted[list(some)] = True
         each = wanted.repeat_interleave(self.context.encoder.count).unsqueeze(1)
         rows = (~(value >= 0) & each.to(value.device)).nonzero()
-        problems, constraints = rows[split_rows(together, batch.bounds, rows, deadline)].T
+        problems, constraints = rows[split_rows(batched, batch.bounds, rows, deadline)].T
         settled = value.clone()
         settled[problems, constraints] = 0.0
         least = settled.unflatten(0, (size, -1)).flatten(1).amin(1).tolist()
@@ -258,28 +258,28 @@ class IncompleteBatch:
                 bound = self.context.encoder.specification.at_most(-least[c])
                 batch.proved[c] = Proved(bound, Stage.SPLITTING)
 
-    def _step(self, together: BatchedProblem, group: list[int], likely: Likely) -> None:
+    def _step(self, batched: BatchedProblem, group: list[int], likely: Likely) -> None:
         """One step of an attack on every circuit: the corner that gradients at the middle name."""
-        region = Region(together.ranges)
-        everyone = torch.arange(len(together.rows), device=together.rows.device)
-        points = ascend_once(together.graph, region, everyone, together.rows, together.offsets)
-        self._note(together, group, points, likely, Stage.ATTACK)
+        region = Region(batched.ranges)
+        everyone = torch.arange(len(batched.rows), device=batched.rows.device)
+        points = ascend_once(batched.graph, region, everyone, batched.rows, batched.offsets)
+        self._note(batched, group, points, likely, Stage.ATTACK)
 
-    def _prepare(self, together: BatchedProblem, deadline: Deadline) -> None:
+    def _prepare(self, batched: BatchedProblem, deadline: Deadline) -> None:
         """Bound the tensors that all circuits have in common, unless that was done before."""
-        context, names = self.context, together.common
-        graph = together.graph
+        context, names = self.context, batched.common
+        graph = batched.graph
         inner = [n for n in graph.nodes if n.name in names]
         if all(n.name in context.knowledge.memory.whole or n.name in graph.inputs for n in inner):
             return
         inputs = [node.name for node in inner if node.name in graph.inputs]
         first = torch.arange(context.encoder.count)
-        ranges = Region({name: together.ranges[name] for name in inputs}).select(first)
+        ranges = Region({name: batched.ranges[name] for name in inputs}).select(first)
         common_bounds(context, Graph(inner, inputs, [inner[-1].name]), ranges, deadline)
 
     def _note(
         self,
-        together: BatchedProblem,
+        batched: BatchedProblem,
         group: list[int],
         points: Mapping[str, Tensor],
         likely: Likely,
@@ -288,14 +288,14 @@ class IncompleteBatch:
     ) -> None:
         """Evaluate a point for every problem; note the worst of each circuit still open."""
         encoder = self.context.encoder
-        everyone = torch.arange(len(together.rows), device=together.rows.device)
-        missing = [name for name in together.graph.inputs if name not in points]
-        points = {**points, **middles(together.ranges, everyone, missing)}
-        excess = excess_at(together.graph, points, together.rows, together.offsets).amax(1)
+        everyone = torch.arange(len(batched.rows), device=batched.rows.device)
+        missing = [name for name in batched.graph.inputs if name not in points]
+        points = {**points, **middles(batched.ranges, everyone, missing)}
+        excess = excess_at(batched.graph, points, batched.rows, batched.offsets).amax(1)
         worst, place = excess.unflatten(0, (len(group), -1)).max(1)
         for c, (i, by, k) in enumerate(zip(group, worst.tolist(), place.tolist(), strict=True)):
             if by > 0 and i not in likely and not (found and found[i] is not None):
                 problem = c * encoder.count + k
-                index = int(together.inputs[problem])
-                candidate = candidate_at(encoder, together.circuits[c], points, problem, index)
+                index = int(batched.inputs[problem])
+                candidate = candidate_at(encoder, batched.circuits[c], points, problem, index)
                 likely[i] = (candidate, stage)

@@ -28,7 +28,7 @@ from provable_circuits.verify.bounding.crown import Pass
 from provable_circuits.verify.bounding.differential import Known
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.bounding.relaxed import Relaxed
-from provable_circuits.verify.bounding.root_problems import RootProblems, slip
+from provable_circuits.verify.bounding.root_problems import RootProblems, rounding_slack
 from provable_circuits.verify.bounding.scores import costliest, relaxation_costs
 from provable_circuits.verify.bounding.unstable import UnstableUnits
 from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
@@ -37,8 +37,8 @@ from provable_circuits.verify.deadline import Deadline, OutOfTime
 from provable_circuits.verify.encoding.encoder import Query
 from provable_circuits.verify.neuron_hull.proof_reuse import ProofReuse
 from provable_circuits.verify.neuron_hull.search import (
-    FIRST_PARTS,
-    MOST_PARTS,
+    FIRST_SUBDOMAINS,
+    MOST_SUBDOMAINS,
     HullSearch,
     has_hulls,
 )
@@ -53,7 +53,7 @@ CPU = torch.device("cpu")
 COSTLIEST = 0.8
 """The share of the relaxation's costs whose units are tightened before an attack."""
 
-FEW_PARTS = 16
+FEW_SUBDOMAINS = 16
 """Parts of a large network after which hulls are tried."""
 
 REPLAYED = 4
@@ -85,7 +85,7 @@ class Question:
         self.region = Region(query.ranges)
         self.count = query.rows.shape[0]
         self.found: Witness | None = None
-        self.past = ProofReuse(self.knowledge.memory.outlines, query)
+        self.proof_reuse = ProofReuse(self.knowledge.memory.saved_trees, query)
         self.small = self.structure.small
         self.stage = Stage.LINEAR
         self.bound = math.inf
@@ -139,7 +139,7 @@ class Question:
         if knowledge.last is not None and bool(self.settled.any()):
             bound = max(bound, knowledge.last.bound)
         known = {name: moved(pair, CPU) for name, pair in self.bounds.ends.items()}
-        self.past.keep()
+        self.proof_reuse.keep()
         knowledge.last = Known(self.query.circuit, self.query, known, bound)
         return Proved(bound, stage)
 
@@ -200,11 +200,11 @@ class Question:
         offsets = roots.offsets
         relaxed = Relaxed.whole(roots.bounds, UnstableUnits(roots.bounds))
         steps = 4 if self.small else 20
-        choice = optimise(relaxed, roots.start, roots.rows, offsets, relaxed.slopes, steps=steps)
+        choice = optimise(relaxed, roots.start, roots.rows, offsets, relaxed.alpha, steps=steps)
         self._restarts.passed += steps * len(problems)
         self._restarts.asked[problems, constraints] = True
         value = choice.found.value[:, 0]
-        value = value + offsets - slip(value, offsets)
+        value = value + offsets - rounding_slack(value, offsets)
         self._narrow(max(self.closed, -float(value.min())))
         if bool((value >= 0).all()):
             return self._proved(Stage.SLOPES)
@@ -220,7 +220,7 @@ class Question:
         if self.small:
             search.halt = lambda: self._near
         hulls = not self.small and has_hulls(self.structure, self.region)
-        choice, most = self._choice, FEW_PARTS if hulls else math.inf
+        choice, most = self._choice, FEW_SUBDOMAINS if hulls else math.inf
         return self._after(lambda: search.run(choice, most))
 
     def neuron_hulls(self) -> Verdict | None:
@@ -269,7 +269,7 @@ class Question:
 
     @property
     def _curved(self) -> bool:
-        return not self.structure.kinked or self.region.has_balls(2)
+        return not self.structure.piecewise_linear or self.region.has_balls(2)
 
     def _closed_by_bounds(self, stage: str) -> Verdict | None:
         """One backward pass for the whole specification; a proof if it leaves nothing open."""
@@ -330,7 +330,7 @@ class Question:
         found = bounds.backward(
             self.query.graph.outputs[0], -self.query.rows, keep_rows=not self.small
         )
-        reached = found.value + offsets - slip(found.value, offsets)
+        reached = found.value + offsets - rounding_slack(found.value, offsets)
         asked = ~self.settled.unsqueeze(1)
         open_ = ~(reached >= 0) & asked
         shut = reached[(reached >= 0) & asked]
@@ -357,7 +357,7 @@ class Question:
                 costs[source] = (cost * mask).amax(1)[problems]
         sources = {node.inputs[0] for node in structure.activations}
         before = {name: expanded(bounds.ends[name], self.count) for name in sources}
-        closer = Bounds(
+        tightened = Bounds(
             structure,
             self.region.select(problems),
             len(problems),
@@ -366,11 +366,11 @@ class Question:
             deadline=self.deadline,
             targets=costliest(costs, share),
         )
-        closer.compute(refine=True)
+        tightened.compute(refine=True)
         prior = {
             name: (
-                before[name][0].index_copy(0, problems, closer.ends[name][0]),
-                before[name][1].index_copy(0, problems, closer.ends[name][1]),
+                before[name][0].index_copy(0, problems, tightened.ends[name][0]),
+                before[name][1].index_copy(0, problems, tightened.ends[name][1]),
             )
             for name in sources
             if name not in common
@@ -395,15 +395,15 @@ class Question:
         if self._attack_long(problems[search.open], constraints[search.open]):
             return "refuted"
         loose = self._loose(problems)
-        for most in (FIRST_PARTS, MOST_PARTS):
+        for most in (FIRST_SUBDOMAINS, MOST_SUBDOMAINS):
             left = search.open
-            some = left[loose[left]] if most == FIRST_PARTS else left
-            if most == MOST_PARTS and bool(loose[left].any()):
+            some = left[loose[left]] if most == FIRST_SUBDOMAINS else left
+            if most == MOST_SUBDOMAINS and bool(loose[left].any()):
                 bounds = self._closer(bounds, problems[left])
             if not len(some):
                 continue
             roots = self._roots(bounds, problems[some], constraints[some])
-            hulls = HullSearch(roots, self._attempt, self.deadline, self.past, most)
+            hulls = HullSearch(roots, self._attempt, self.deadline, self.proof_reuse, most)
             still = hulls.run()
             if still is None:
                 return "refuted"
@@ -430,11 +430,11 @@ class Question:
             tighten_common(memory, bounds, query.common, problems)
         prior = {node.inputs[0]: bounds.ends[node.inputs[0]] for node in self.structure.activations}
         known = memory.recall(query)
-        closer = Bounds(
+        tightened = Bounds(
             self.structure, self.region, self.count, known, prior, memory.lines, self.deadline
         )
-        closer.compute(refine=False)
-        return closer
+        tightened.compute(refine=False)
+        return tightened
 
     def _roots(self, bounds: Bounds, problems: Tensor, constraints: Tensor) -> RootProblems:
         """Some rows of some problems, to be decided."""
