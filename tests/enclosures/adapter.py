@@ -82,7 +82,7 @@ class Regime:
     Attributes:
         small: a network of no more activation units is small.
         single: tensors of more units are bounded in float32.
-        solved: after so many parts linear programs are asked.
+        solved: after so many subdomains linear programs are asked.
     """
 
     small: int | None = None

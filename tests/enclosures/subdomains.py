@@ -1,9 +1,9 @@
 """SubdomainWatch of a branch and bound, compared with the truth.
 
 A point belongs to a subdomain if it certainly has what the subdomain starts from: it lies in the
-region, and the unit's values lie within the ends that the split left. Whatever a step makes of the
-subdomain must still meet the values there. The whole domain holds every point, and every child of a
-split those of its parent on its side, so that no step can lose a point unseen.
+region, and the unit's values lie within the bounds that the split left. Whatever a step makes of
+the subdomain must still meet the values there. The whole domain holds every point, and every child
+of a split those of its parent on its side, so that no step can lose a point unseen.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class SubdomainWatch(Comparison):
     def within(
         self, search: BranchAndBound, subdomains: Subdomains, certainly: bool = True
     ) -> Tensor:
-        """Which points lie in which parts, certainly or possibly: [parts, points]."""
+        """Which points lie in which subdomains, certainly or possibly: [subdomains, points]."""
         true = self.search(search)
         least, most = (end[subdomains.root] for end in true.units)
         if not certainly:
@@ -88,7 +88,8 @@ class SubdomainWatch(Comparison):
         after: Subdomains,
         of: Tensor,
     ) -> None:
-        """Every point ``of`` some parts [parts, points] may lie in one that came of them."""
+        """Every point ``of`` some subdomains [subdomains, points] may lie in one that came of
+        them."""
         count = len(search.roots.problems)
         had = torch.zeros(count, len(self.points), dtype=torch.bool)
         has = torch.zeros_like(had)
@@ -102,7 +103,7 @@ class SubdomainWatch(Comparison):
     def bounded(
         self, search: BranchAndBound, batch: Subdomains, relaxed: Any, choice: Any, left: Subdomains
     ) -> None:
-        """What a search made of some parts."""
+        """What a search made of some subdomains."""
         own, true = self.within(search, batch), self.search(search)
         places, points = own.nonzero().T
         roots = batch.root[places]

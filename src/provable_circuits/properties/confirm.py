@@ -119,7 +119,7 @@ def _replayed(graph: Graph, case: Case, least: Tensor, most: Tensor) -> bool:
 
 
 def _satisfied(case: Case, low: Tensor, high: Tensor) -> bool:
-    """Whether every output between two ends meets every constraint; in exact arithmetic."""
+    """Whether every output between two bounds meets every constraint; in exact arithmetic."""
     for row, bound in zip(case.rows, case.numbers.bounds, strict=True):
         used = row.nonzero().flatten()
         ends = torch.where(row > 0, high, low)[used]

@@ -1,4 +1,4 @@
-"""Bisection: halve a box of few inputs until every part is decided.
+"""Input split of properties: halve a box of few inputs until every subdomain is decided.
 
     queue <- the box, with every case open
     while there are boxes:
@@ -9,8 +9,8 @@
 
 The halves share the cut exactly, so that together they are the box. As boxes shrink, bounds become
 exact and constraints nearly constant: where no case is met, and by some margin, this ends. With
-five inputs it needs far fewer parts than splitting ReLUs does, with fifty far more. It also serves
-activations that have no two pieces to split.
+five inputs it needs far fewer subdomains than splitting ReLUs does, with fifty far more. It also
+serves activations that have no two pieces to split.
 """
 
 from __future__ import annotations

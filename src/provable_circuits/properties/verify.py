@@ -81,11 +81,11 @@ REPLAYS = 4
 
 FEW_INPUTS = 12
 MOST_BOXES = 20_000
-"""Up to so many varying inputs a box is halved again and again, into so many parts at most."""
+"""Up to so many varying inputs a box is halved again and again, into so many subdomains at most."""
 
 FIRST_BOXES = 256
 FIRST_SUBDOMAINS = 20_000
-"""Boxes, and then parts of branch and bound, that come first where few units are unstable."""
+"""Boxes, and then subdomains of branch and bound, that come first where few units are unstable."""
 
 NEAR = 1e-12
 """Candidates that miss a bound by no more, as a share of it, are for exact arithmetic."""
@@ -284,8 +284,8 @@ class _Decision:
     def _split(self, open_: _Open) -> tuple[str, str]:
         """Halve the box where few inputs vary, and split ReLUs; the status and the stage.
 
-        Where few units are unstable their splits need far fewer parts, whatever the inputs: then
-        some boxes are halved only, and the rest once the tree of splits has grown large.
+        Where few units are unstable their splits need far fewer subdomains, whatever the inputs:
+            then some boxes are halved only, and the rest once the tree of splits has grown large.
         """
         box = open_.bounds.region.ranges[self._input]
         varying = int((box.lower < box.upper).sum())
@@ -346,7 +346,7 @@ class _Decision:
         offsets: Tensor,
         most: float,
     ) -> str:
-        """Decide rows over one box: proved, refuted, more parts, or the reason why neither."""
+        """Decide rows over one box: proved, refuted, more subdomains, or the reason why neither."""
         problems = torch.zeros(len(rows), dtype=torch.long)
         structure, start = known.structure, known.structure.graph.outputs[0]
         bounds = Bounds(

@@ -74,8 +74,8 @@ class Case:
         lower, upper: ends [inputs] of the box, rounded outward: it contains the box as written.
         rows: coefficients [constraints, outputs], exact.
         bounds: right-hand sides [constraints], rounded up.
-        inner_lower, inner_upper: the ends rounded inward. Where a decimal that float64 does not
-            hold is given as both ends, they cross: the box has points there, but none in float64.
+        inner_lower, inner_upper: the bounds rounded inward. Where a decimal that float64 does not
+            hold is given as both bounds, they cross: the box has points there, but none in float64.
         inner_bounds: right-hand sides rounded down.
     """
 

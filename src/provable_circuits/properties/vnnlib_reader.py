@@ -184,7 +184,7 @@ class Reader:
                 stack.append(_Frame(head, inner, [[]] if head == "and" else []))
 
     def _join(self, index_map: _Frame, branches: list[Branch], start: int) -> None:
-        """Add the alternatives of one part to the ``and`` or ``or`` it is a part of."""
+        """Add the alternatives of one subdomain to the ``and`` or ``or`` it is a subdomain of."""
         if index_map.operator == "or":
             index_map.branches.extend(branches)
         elif len(branches) == 1:

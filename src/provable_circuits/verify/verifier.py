@@ -233,7 +233,7 @@ class Verifier:
         return self.components.circuit(circuit.names)
 
     def _split(self, circuit: Circuit, deadline: Deadline) -> Proved | None:
-        """A proof by a few splits, where a screening has prepared that."""
+        """A proof by a few splits, where an incomplete batch has prepared that."""
         try:
             return self._screen.split(circuit, deadline)
         except OutOfTime:

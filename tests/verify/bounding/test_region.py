@@ -1,4 +1,5 @@
-"""Least values over parts of balls: boxes that cut them, hold the centre or not, or miss them."""
+"""Least values over subdomains of balls: boxes that cut them, hold the centre or not, or miss
+them."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def test_a_ball_within_its_box_is_bounded_exactly(p: int) -> None:
 @pytest.mark.parametrize("boxes", [FEW, FEW + 1])
 @pytest.mark.parametrize("twice", [False, True])
 def test_parts_have_the_least_values_of_their_boxes(boxes: int, twice: bool) -> None:
-    """Whether many parts share few boxes or not, and however they were selected."""
+    """Whether many subdomains share few boxes or not, and however they were selected."""
     dice = torch.Generator().manual_seed(boxes)
     lower, size = (torch.rand(boxes, 2, 3, generator=dice, dtype=torch.float64) for _ in "lu")
     whole = Region({"x": InputRange(lower, lower + size)})

@@ -1,4 +1,4 @@
-"""Linear programs of parts: they choose, and prove nothing."""
+"""Linear programs of subdomains: they choose, and prove nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ NODES = 4000
 
 
 def test_programs_take_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the solver asked about every part, and no boxes halved, the answers are the same."""
+    """With the solver asked about every subdomain, and no boxes halved, the answers are the
+    same."""
     for name in ("SOLVED", "SOLVED_EACH"):
         monkeypatch.setattr(branching, name, 0)
     monkeypatch.setattr(module, "FEW_INPUTS", 0)

@@ -357,7 +357,8 @@ def test_the_box_of_one_input() -> None:
 
 
 def test_units_that_intervals_leave_open_are_counted() -> None:
-    """Of kinked functions those that have both signs, of others those that move; the most."""
+    """Of piecewise linear functions those that have both signs, of others those that move; the
+    most."""
     ends = [(-1.0, 1.0), (0.0, 1.0), (-1.0, 0.0), (0.5, 3.0), (-2.0, -1.0), (-0.5, 0.5)]
     ends += [(-3.0, 2.0)]
     lower, upper = torch.tensor([*ends, (1.0, 1.0)], dtype=torch.float64).T

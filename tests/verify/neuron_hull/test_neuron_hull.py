@@ -55,7 +55,7 @@ def rows(dice: torch.Generator, count: int, first: int, second: int, radius: flo
 
 
 def problem(seed: int, radius: float = 0.05) -> Presolved:
-    """A random one, with ends that interval propagation gives."""
+    """A random one, with bounds that interval propagation gives."""
     dice = torch.Generator().manual_seed(seed)
     first = rows(dice, FIRST, 0, 0, radius)
     second = rows(dice, SECOND, FIRST, 0, radius)
@@ -188,8 +188,8 @@ def test_a_problem_may_have_no_first_layer() -> None:
 def best_bound(given: Presolved, row: int) -> float:
     """The largest bound of a row that a certificate can prove, by HiGHS.
 
-    The coefficient of each first unit is p - w, with p, w >= 0: the part p x meets a slope d <= p,
-    the part w a line f and the height that it needs.
+    The coefficient of each first unit is p - w, with p, w >= 0: the part p x meets a slope
+    d <= p, the part w a line f and the height that it needs.
     """
     names: dict[str, int] = {}
     rows: list[dict[int, float]] = []
@@ -386,7 +386,7 @@ def test_products_are_those_of_the_matrix(
 
 
 def test_nothing_is_closed_without_a_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever plain floating point says of a part, its certificate decides."""
+    """Whatever plain floating point says of a subdomain, its certificate decides."""
     given = problem(1, radius=0.0)
     goal = replace(given.goal, constant=given.goal.constant + 100.0)
     bounds = parts_room.SubdomainBounds(
@@ -498,7 +498,7 @@ def images(seed: int, scale: float = 1.0) -> pc.Graph:
 def question(
     dice: torch.Generator, graph: pc.Graph, radius: float | Tensor = 0.1
 ) -> tuple[Query, Presolver]:
-    """A question about it, and its outputs condensed."""
+    """A question about it, and its outputs presolved."""
     components = graph.components("filter")
     x = torch.rand(1, 8, 8, generator=dice)
     source = pc.Ball(x, 1.2 * torch.as_tensor(radius))
@@ -644,7 +644,8 @@ def test_a_unit_that_is_hardly_open_spoils_nothing(end: float) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_chains_hold_for_any_multipliers_and_signs(seed: int, kept_apart: bool) -> None:
-    """Parts are where a point of the network lies, units of all layers fixed as they are there."""
+    """Subdomains are where a point of the network lies, units of all layers fixed as they are
+    there."""
     dice = torch.Generator().manual_seed(seed)
     query, presolver = question(dice, images(seed))
     given, start = presolver.problem, query.graph.outputs[0]
@@ -728,7 +729,7 @@ def test_no_ends_are_brought_closer_where_no_unit_is_open() -> None:
 
 
 def test_tightened_bounds_of_common_tensors_are_remembered() -> None:
-    """For the inputs that were asked about, once; and lines are those of the ends remembered."""
+    """For the inputs that were asked about, once; and lines are those of the bounds remembered."""
     dice = torch.Generator().manual_seed(5)
     graph = images(5)
     components = graph.components("filter")
@@ -762,7 +763,7 @@ def test_tightened_bounds_of_common_tensors_are_remembered() -> None:
 
 
 def test_only_what_is_too_large_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two inputs, one has more open units than there is room for; the other is proved."""
+    """Of two inputs, one has more unstable units than there is room for; the other is proved."""
     components = images(0).components("filter")
     x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(0))
     claim = pc.Claim([pc.Ball(x, 0.03), pc.Ball(x, 0.3)], pc.Zero(), pc.LogitDifference(1e3, 0))

@@ -294,7 +294,7 @@ def test_the_oldest_outlines_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_numbers_are_counted() -> None:
-    """What an outline says it holds is what its tensors hold, or more, but not much more."""
+    """What a saved tree says it holds is what its tensors hold, or more, but not much more."""
     _, _, planted = tree()
     saved_tree = planted.saved_tree
     assert saved_tree is not None

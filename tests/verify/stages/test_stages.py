@@ -219,7 +219,7 @@ def _split(
 @pytest.mark.parametrize("p", [math.inf, 2, 1])
 @pytest.mark.parametrize("name", ["relu", "leaky", "clip", "pooled"])
 def test_ends_that_no_split_can_bring_closer_are_kept(name: str, p: float) -> None:
-    """Each open unit is split: bounding all of the network anew settles no unit more."""
+    """Each unstable unit is split: bounding all of the network anew settles no unit more."""
     query = query_of(name, p, pc.Reachable(eps=0.2), pc.LogitDifference(0.1, 0))
     bounds, row = bounds_of(query), query.rows[:, :1]
     offsets = torch.zeros(len(row), dtype=torch.float64)
@@ -341,7 +341,7 @@ def intervals() -> list[tuple[float, float]]:
 
 
 def grid(lower: float, upper: float) -> list[float]:
-    """The ends, zero, places between them on a linear and on a logarithmic scale."""
+    """The bounds, zero, places between them on a linear and on a logarithmic scale."""
     low, high = Fraction(lower), Fraction(upper)
     shares = [Fraction(i, 24) for i in range(25)]
     shares += [Fraction(1, 10**k) for k in (2, 4, 8, 12)]

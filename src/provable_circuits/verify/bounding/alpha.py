@@ -1,4 +1,4 @@
-"""Optimised slopes: choose the free lower slopes of ReLUs, and the multipliers of splits, well.
+"""Optimised alpha: choose the free lower slopes of ReLUs, and the multipliers of splits, well.
 
 The backward bound is a lower bound for every choice of slopes in [leak, 1] and of multipliers
 >= 0, so projected gradient ascent may look for the best. Its gradient needs no differentiation: the
@@ -29,7 +29,7 @@ DECAY = 0.93
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """Slopes and multipliers [problems, units]; and the bound they give, rows kept."""
+    """Alpha and beta [problems, units]; and the bound they give, rows kept."""
 
     alpha: Tensor
     multipliers: Tensor

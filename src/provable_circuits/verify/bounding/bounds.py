@@ -181,7 +181,7 @@ class Bounds:
         """Problems of which no point is left, by bounds that their splits made contradict."""
 
     def compute(self, refine: bool | Collection[str] = True) -> None:
-        """Enclose every tensor; with ``refine``, bound open units again by backward passes.
+        """Enclose every tensor; with ``refine``, bound unstable units again by backward passes.
 
         Of a collection of names, only those tensors are bounded again.
         """
@@ -208,7 +208,7 @@ class Bounds:
             self.ends[name] = ends
 
     def _met(self, name: str, lower: Tensor, upper: Tensor) -> Interval:
-        """The ends of an intersection; of an empty one, below a split, what encloses both sides.
+        """The bounds of an intersection; of an empty one, below a split, what encloses both sides.
 
         Raises:
             InconsistentBoundsError: it is empty, and no split can be the reason.
@@ -239,7 +239,7 @@ class Bounds:
         return chosen
 
     def _open(self, activation: str, source: str, refine: bool) -> None:
-        """Settle the ends of what an activation reads, and its lines."""
+        """Settle the bounds of what an activation reads, and its lines."""
         op = self.structure.ops[activation]
         if activation in self.known_lines:
             self.lines[activation] = self.known_lines[activation]
@@ -268,7 +268,7 @@ class Bounds:
         most = int(wanted.sum(1).max()) if wanted.numel() else 0
         if most == 0:
             return
-        # The open units of each problem first; problems with fewer repeat settled ones.
+        # The unstable units of each problem first; problems with fewer repeat settled ones.
         units = wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :most]
         size = max(1, CHUNK_ELEMENTS // (2 * self.problems * structure.largest))
         for part in units.split(size, dim=1):
@@ -352,7 +352,7 @@ class Bounds:
 
 
 def picked(ends: Interval, problems: Tensor) -> Interval:
-    """The ends of some problems; those of constants are the same for all."""
+    """The bounds of some problems; those of constants are the same for all."""
     lower, upper = ends
     return (lower[problems], upper[problems]) if len(lower) > 1 else ends
 

@@ -137,8 +137,8 @@ class Region:
     def _least_in_box(self, name: str, rows: Tensor) -> Tensor:
         """``least`` for rows [problems, rows, n] over the box alone.
 
-        Many parts of few problems have few boxes, and a product with all of these is faster than
-        one for each part.
+        Many subdomains of few problems have few boxes, and a product with all of these is faster
+        than one for each subdomain.
         """
         origin = self._origin
         if origin is not None and len(origin.ends[name][0]) <= FEW < len(rows):

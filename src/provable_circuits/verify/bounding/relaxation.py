@@ -9,7 +9,7 @@ chosen, and an optimiser may choose it.
 
 ReLU, or leaky with slope s (s = 0 for ReLU), on l < 0 < u:
     below: any slope a in [s, 1], offset 0.
-    above: the chord (u - s l) / (u - l); its offset is the larger of the gaps at the two ends.
+    above: the chord (u - s l) / (u - l); its offset is the larger of the gaps at the two bounds.
 Sigmoid and tanh:
     the offset is the extreme of g(x) - slope * x over the interval, attained at an end or where
     g'(x) = slope, which has a closed form. A point that is off by d from such a place changes the

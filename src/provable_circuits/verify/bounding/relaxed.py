@@ -1,8 +1,8 @@
-"""Relaxed problems: regions of inputs, known by the ends of their open units.
+"""Relaxed problems: regions of inputs, known by the bounds of their unstable units.
 
-A part of a problem (some ReLU signs fixed) differs from the problem itself in the ends of open
-units and in nothing else, so its lines are the problem's lines but for those units. Enclosures of
-other tensors are inherited: what contains a problem's values contains those of its parts.
+A subdomain of a problem (some ReLU signs fixed) differs from the problem itself in the bounds of
+unstable units and in nothing else, so its lines are the problem's but for those units. Enclosures
+of other tensors are inherited: what contains a problem's values contains those of its subdomains.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from provable_circuits.verify.bounding.unstable import UnstableUnits
 
 
 class Relaxed:
-    """Lines of a batch of problems or parts of them.
+    """Lines of a batch of problems or subdomains of them.
 
     Args:
         bounds: enclosures and lines of whole problems.
-        units: their open units.
-        index: which problem each row is a part of, [n]; None for the problems themselves.
+        units: their unstable units.
+        index: which problem each row is a subdomain of, [n]; None for the problems themselves.
         region: where the inputs of each row range.
-        lower, upper: the ends [n, units] of what each row's units read.
+        lower, upper: the bounds [n, units] of what each row's units read.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Relaxed:
         return self.units.gather(rows, len(self)).double()
 
     def view(self, dtype: torch.dtype, alpha: Tensor | None = None) -> View:
-        """What a backward pass needs; ``slopes`` replace the lower slopes of open units.
+        """What a backward pass needs; ``slopes`` replace the lower slopes of unstable units.
 
         Slopes lie in [leak, 1]. Rounded to float32, as any factor of a row, they are off by what
         the error of a float32 pass allows for; in float64 they are used as they are.

@@ -24,7 +24,7 @@ ROUNDING = 1e-13
 """How far across zero an end may reach, beside the largest of its tensor, without counting."""
 
 LEAST = 1e-9
-"""The cost of an open unit that costs nothing now, so that it still counts as open."""
+"""The cost of an unstable unit that costs nothing now, so that it still counts as open."""
 
 
 def hinges(lower: Tensor, upper: Tensor) -> Tensor:
@@ -37,7 +37,7 @@ def unit_costs(
 ) -> Tensor:
     """The costs of units with these rows, ends and lower slopes, in tensors of this size.
 
-    Ends that rounding alone put on the other side of zero are worth neither pass nor split.
+    Bounds that rounding alone put on the other side of zero are worth neither pass nor split.
     """
     slack = ROUNDING * size
     open_ = (lower < -slack) & (upper > slack)

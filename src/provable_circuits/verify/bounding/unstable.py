@@ -1,9 +1,9 @@
 """Open units: the ReLUs of a graph whose sign is not settled, in one flat order.
 
 Of the thousands of ReLUs of a network few are open on a small region, and only those take part in a
-search: their ends, slopes, splits and multipliers are kept as tensors [n, units], one row for each
-problem or part of a problem. ``gather`` reads such a tensor off the network's own ones, ``put``
-writes it back into them.
+search: their bounds, slopes, splits and multipliers are kept as tensors [n, units], one row for
+    each problem or part of a problem. ``gather`` reads such a tensor off the network's own ones,
+    ``put`` writes it back into them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class UnstableUnits:
     """The units of ReLU-like activations that are open in at least one problem of some bounds.
 
     Attributes:
-        nodes: the activations that have open units, in the graph's order.
-        columns: for each of them the open units, as positions in the flat tensor.
+        nodes: the activations that have unstable units, in the graph's order.
+        columns: for each of them the unstable units, as positions in the flat tensor.
         leaks: for each unit the slope left of zero.
         sizes: for each unit the largest absolute value in its tensor.
     """
@@ -68,7 +68,7 @@ class UnstableUnits:
         return torch.cat(pieces, dim=1) if pieces else self.leaks.new_zeros(count, 0)
 
     def ends(self, ends: Mapping[str, Interval], count: int) -> Interval:
-        """The ends [count, units] of what the units read."""
+        """The bounds [count, units] of what the units read."""
         lower = {node.name: ends[node.inputs[0]][0] for node in self.nodes}
         upper = {node.name: ends[node.inputs[0]][1] for node in self.nodes}
         return self.gather(lower, count), self.gather(upper, count)

@@ -24,7 +24,7 @@ ROUNDS = 2
 """How often what is open is split."""
 
 MOST_SUBDOMAINS = 4
-"""A row with more open parts than these is given up."""
+"""A row with more open subdomains than these is given up."""
 
 MOST_FAILURES = 5
 """After so many failures in a row the pause before the next try grows no longer."""

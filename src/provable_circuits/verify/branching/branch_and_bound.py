@@ -1,12 +1,12 @@
-"""Branch and bound: split the open ReLUs of problems until every part is proved or one breaks.
+"""Branch and bound: split the open ReLUs of problems until every subdomain is proved or one breaks.
 
-A part is the set of inputs on which some ReLU inputs have fixed signs. Its two children fix one
-more unit. A part is done when the rigorous bound of its row is nonnegative, or when the signs that
-were fixed make its enclosures contradict each other, so that it is empty. Subdomains are bounded in
-batches; a child inherits its parent's enclosures, slopes and multipliers. All open rows of all
-inputs of a question are searched together, as so many roots. Where all units are settled the part
-is a linear program, whose duals close it (``leaf``). With a piecewise-linear network the search
-ends, up to rounding at the threshold: there are finitely many parts.
+A subdomain is the set of inputs on which some ReLU inputs have fixed signs. Its two children fix
+one more unit. A subdomain is done when the rigorous bound of its row is nonnegative, or when the
+signs that were fixed make its enclosures contradict each other, so that it is empty. Subdomains are
+bounded in batches; a child inherits its parent's enclosures, alpha and beta. All open rows of all
+inputs of a question are searched together, as so many roots. Where all units are settled the
+subdomain is a linear program, whose duals close it (``leaf``). With a piecewise-linear network the
+search ends, up to rounding at the threshold: there are finitely many subdomains.
 
 Every bound also points to a corner of the region, which is tried as a candidate witness.
 """
@@ -50,13 +50,14 @@ from provable_circuits.verify.deadline import Deadline
 
 STEPS, LONG_STEPS = 6, 40
 LONG = 512
-"""Steps of ascent for each part. A small network that needed so many parts is searched once more
-from its roots, with more steps for what few do not close: deep parts live by their multipliers, and
-good ones keep the tree small."""
+"""Steps of ascent for each subdomain. A small network that needed so many subdomains is searched
+once more from its roots, with more steps for what few do not close: deep subdomains live by their
+    multipliers, and good ones keep the tree small."""
 
 SOLVED, SOLVED_EACH = 48, 512
-"""Where programs are small: parts after which the roots' bounds are brought closer by programs and
-the search begins anew, and after which every part that ascent leaves open is put to the solver."""
+"""Where programs are small: subdomains after which the roots' bounds are tightened by programs and
+the search begins anew, and after which every subdomain that ascent leaves open is put to the
+solver."""
 
 TRIED = 6
 """Unstable units of each subdomain whose two sides are put to the solver before one is split."""
@@ -65,7 +66,7 @@ COSTLIEST = 3
 """Unstable units of each subdomain that a shallow search splits at once."""
 
 MOST_NUMBERS = 2**26
-"""Numbers in each tensor of waiting parts, at most: half a gigabyte."""
+"""Numbers in each tensor of waiting subdomains, at most: half a gigabyte."""
 
 
 class BranchAndBound(RootSearch):
@@ -84,13 +85,13 @@ class BranchAndBound(RootSearch):
         self.guide = self.structure.guide
         self.halt: Callable[[], bool] | None = None
         """Whether candidates were too close to call. Where this is set the search stops as soon as
-        they or a part are: exact arithmetic can tell more. ``resume`` goes on without it."""
+        they or a subdomain are: exact arithmetic can tell more. ``resume`` goes on without it."""
         self.programs: Programs | None = None
-        """Linear programs of parts, once the tree has grown so large that they pay."""
+        """Linear programs of subdomains, once the tree has grown so large that they pay."""
         self.subdomains = 0
-        """How many parts were bounded."""
+        """How many subdomains were bounded."""
         self._close: set[int] = set()
-        """The roots of which a part stayed open that no split can close."""
+        """The roots of which a subdomain stayed open that no split can close."""
         self._queue = self._root_parts()
         self._reached = math.inf
 
@@ -106,14 +107,14 @@ class BranchAndBound(RootSearch):
 
         Returns:
             ``proved``; ``refuted`` when a candidate was a witness; ``close`` when something stayed
-            open that no split can close; ``more`` when that takes more parts than ``most``.
+            open that no split can close; ``more`` when that takes more subdomains than ``most``.
         """
         self._choice = choice
         self._begin(choice)
         return self.resume(most)
 
     def resume(self, most: float = math.inf) -> str:
-        """Go on where a search stopped for the number of its parts; what ``run`` returns."""
+        """Go on where a search stopped for the number of its subdomains; what ``run`` returns."""
         while len(self._queue):
             self.deadline.check()
             if self.subdomains >= most:
@@ -151,13 +152,13 @@ class BranchAndBound(RootSearch):
 
     @property
     def open(self) -> Tensor:
-        """The roots that are not proved yet: parts are waiting, or were too close to call."""
+        """The roots that are not proved yet: subdomains are waiting, or were too close to call."""
         roots = self._close.union(self._queue.root.tolist())
         return torch.tensor(sorted(roots), dtype=torch.long, device=self._queue.root.device)
 
     @property
     def close(self) -> frozenset[int]:
-        """The roots of which a part stayed open that no split can close."""
+        """The roots of which a subdomain stayed open that no split can close."""
         return frozenset(self._close)
 
     def settle(self, left: Tensor, reached: float) -> None:
@@ -169,7 +170,8 @@ class BranchAndBound(RootSearch):
     def shallow(self, choice: Choice, rounds: int, most: int) -> Tensor:
         """Search for some rounds only; which roots are still open then, a mask.
 
-        A root with more open parts than ``most``, or a part that no split can close, is given up.
+        A root with more open subdomains than ``most``, or a subdomain that no split can close, is
+        given up.
         """
         self._begin(choice)
         lost = torch.zeros(len(self.roots.problems), dtype=torch.bool, device=choice.alpha.device)
@@ -203,7 +205,7 @@ class BranchAndBound(RootSearch):
         return Subdomains(root, lower, upper, signs, self.whole.alpha, zero, zero, none, zero)
 
     def _inner(self) -> Tensor:
-        """The units whose splits may bring the ends of others closer: [units]."""
+        """The units whose splits may tighten the bounds of others: [units]."""
         inner = [node.name in self.structure.inner for node in self.units.nodes]
         counts = torch.tensor(self.units.counts, dtype=torch.long)
         mask = torch.tensor(inner, dtype=torch.bool).repeat_interleave(counts)
@@ -212,7 +214,7 @@ class BranchAndBound(RootSearch):
     # --- bounding and splitting ------------------------------------------------------------------
 
     def _relaxed(self, subdomains: Subdomains) -> Relaxed:
-        """The parts with what they inherit."""
+        """The subdomains with what they inherit."""
         region = self.region.select(subdomains.root)
         return Relaxed(
             self.roots.bounds,
@@ -224,9 +226,9 @@ class BranchAndBound(RootSearch):
         )
 
     def _closer(self, subdomains: Subdomains) -> tuple[Relaxed, Tensor]:
-        """The parts, ends brought closer where that may be; and which of them are empty then.
+        """The subdomains, bounds tightened where that may be; and which of them are empty then.
 
-        In small networks that is where a unit was split that lies below others. Ends of what is
+        In small networks that is where a unit was split that lies below others. Bounds of what is
         curved may be closer anywhere.
         """
         empty = torch.zeros(len(subdomains), dtype=torch.bool, device=subdomains.root.device)
@@ -243,16 +245,16 @@ class BranchAndBound(RootSearch):
         return self._relaxed(replace(subdomains, lower=lower, upper=upper)), empty
 
     def _refined(self, subdomains: Subdomains) -> tuple[Relaxed, Bounds]:
-        """The parts with every tensor enclosed anew, within what they inherit."""
+        """The subdomains with every tensor enclosed anew, within what they inherit."""
         bounds = self._enclosed(subdomains, self._splits(subdomains))
         return Relaxed.whole(bounds, self.units), bounds
 
     def _enclosed(
         self, subdomains: Subdomains, splits: Mapping[str, Tensor] | None = None
     ) -> Bounds:
-        """Every tensor of some parts, within what they inherit.
+        """Every tensor of some subdomains, within what they inherit.
 
-        Tensors that no activation lies before are the same in every part.
+        Tensors that no activation lies before are the same in every subdomain.
         """
         ends = {
             node.inputs[0]: picked(self.roots.bounds.ends[node.inputs[0]], subdomains.root)
@@ -284,7 +286,7 @@ class BranchAndBound(RootSearch):
         return bounds
 
     def _splits(self, subdomains: Subdomains) -> dict[str, Tensor]:
-        """By tensor, the parts in which units of it that are open at the root have a sign."""
+        """By tensor, the subdomains in which units of it that are open at the root have a sign."""
         open_ = (self.whole.lower < 0) & (self.whole.upper > 0)
         split = (signs_of(subdomains.lower, subdomains.upper) != 0) & open_[subdomains.root]
         pieces = self.units.split(split)
@@ -298,7 +300,7 @@ class BranchAndBound(RootSearch):
         choice: Choice,
         signs: Tensor,
     ) -> Subdomains:
-        """The parts whose bound does not reach, with what was learnt about them."""
+        """The subdomains whose bound does not reach, with what was learnt about them."""
         offsets = self.roots.offsets[subdomains.root]
         value = choice.found.value[:, 0]
         reached = value + offsets - rounding_slack(value, offsets)
@@ -322,11 +324,11 @@ class BranchAndBound(RootSearch):
         return learnt[left]
 
     def _best_split(self, subdomains: Subdomains) -> Subdomains:
-        """The children of each part at the units that promise most.
+        """The children of each subdomain at the units that promise most.
 
-        The costliest units of each part are tried with one backward pass, a row for each side, at
-        the slopes and multipliers of their parent. Those whose worse side is best are taken: one,
-        or in small networks, where a batch costs little more than a part, several at once. This
+        The costliest units of each subdomain are tried with one backward pass, a row for each side,
+        at the alpha and beta of their parent. Those whose worse side is best are taken: one, or in
+        small networks, where a batch costs little more than a subdomain, several at once. This
         costs a pass over many rows and saves most of the tree.
         """
         if self.programs is not None and self.subdomains > SOLVED_EACH:
@@ -346,11 +348,11 @@ class BranchAndBound(RootSearch):
         )
 
     def _tried_split(self, programs: Programs, subdomains: Subdomains) -> Subdomains:
-        """The children of each part at the unit whose two sides gain most.
+        """The children of each subdomain at the unit whose two sides gain most.
 
         What splits of a unit gained before, for each unit of its gap, says what one will gain.
         Where too few were seen, both sides of the widest gaps are put to the solver, in as many
-        parts as it takes to believe them.
+        subdomains as it takes to believe them.
         """
         best = subdomains.scores.topk(min(self.candidates, len(self.units)), dim=1)
         root = subdomains.root.unsqueeze(1).expand_as(best.indices)
@@ -378,12 +380,12 @@ class BranchAndBound(RootSearch):
         )
 
     def _costliest_split(self, subdomains: Subdomains) -> Subdomains:
-        """The children of each part at the units that cost most, none of them tried before."""
+        """The children of each subdomain at the units that cost most, none of them tried before."""
         best = subdomains.scores.topk(self._depth(subdomains, COSTLIEST), dim=1)
         return children_of(subdomains, best.indices, best.values > 0)
 
     def _depth(self, subdomains: Subdomains, most: int) -> int:
-        """How many units of each part are split at once, so that a batch holds its children."""
+        """How many units of each subdomain are split at once: a batch holds its children."""
         return min(most, len(self.units), int(math.log2(max(2, self.width // len(subdomains)))))
 
     def _promise(self, subdomains: Subdomains, units: Tensor) -> Tensor:
@@ -423,7 +425,7 @@ class BranchAndBound(RootSearch):
         return sides
 
     def _bound(self, subdomains: Subdomains) -> list[Subdomains] | None:
-        """Bound the parts; those still open, or None when a witness was found."""
+        """Bound the subdomains; those still open, or None when a witness was found."""
         self.subdomains += len(subdomains)
         self.deadline.spend(len(subdomains))
         survivors: list[Subdomains] = []
@@ -458,7 +460,7 @@ class BranchAndBound(RootSearch):
         return self.small and has_programs(self.roots.bounds, self.units)
 
     def _solve_roots(self) -> bool:
-        """Begin anew from roots whose bounds linear programs brought closer; whether refuted."""
+        """Begin anew from roots whose bounds linear programs tightened; whether refuted."""
         waiting = self._queue.root
         roots = self._root_parts()
         self.programs = Programs(self.roots, self.units, self.deadline)
@@ -478,7 +480,7 @@ class BranchAndBound(RootSearch):
         return False
 
     def _solved(self, programs: Programs, subdomains: Subdomains) -> Subdomains | None:
-        """What the duals of their linear programs leave of some parts; None if refuted."""
+        """What the duals of their linear programs leave of some subdomains; None if refuted."""
         found = programs.solve(
             subdomains.root, subdomains.lower, subdomains.upper, subdomains.signs
         )
@@ -502,7 +504,7 @@ class BranchAndBound(RootSearch):
         return subdomains[(~done).nonzero().flatten()]
 
     def _bounded(self, batch: Subdomains, steps: int = STEPS) -> tuple[Relaxed, Choice, Subdomains]:
-        """Bound a batch of parts: with which lines, by which choice, and what stays open."""
+        """Bound a batch of subdomains: with which lines, by which choice, and what stays open."""
         relaxed, empty = self._closer(batch)
         signs, beta = batch.signed(relaxed.lower, relaxed.upper, self.units.leaks)
         choice = optimise(
@@ -518,7 +520,7 @@ class BranchAndBound(RootSearch):
         return relaxed, choice, self._survivors(batch, relaxed, empty, choice, signs)
 
     def _leaf(self, part: Subdomains) -> str:
-        """Close a part without open units: proved, refuted or close."""
+        """Close a subdomain without unstable units: proved, refuted or close."""
         self.deadline.spend(1)
         _, bounds = self._refined(part)
         rows, offsets = self.roots.rows[part.root], self.roots.offsets[part.root]

@@ -25,14 +25,14 @@ from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.encoder import InputRange
 
 FEW_INPUTS = 12
-"""Up to so many numbers that range, halving pays."""
+"""Up to so many numbers that range, splitting inputs pays."""
 
 WIDTH = 128
 """Boxes bounded at once, at most."""
 
 
 class InputSplit(RootSearch):
-    """Decides rows by halving where their inputs range."""
+    """Decides rows by input splits where their inputs range."""
 
     def __init__(self, roots: RootProblems, attempt: Try, deadline: Deadline) -> None:
         super().__init__(roots, attempt, deadline)
@@ -43,13 +43,13 @@ class InputSplit(RootSearch):
         self.width = max(1, min(WIDTH, 2**21 // max(self.structure.largest, 1)))
 
     def run(self) -> str:
-        """``proved``, ``refuted``, or ``open`` where halving is not for these inputs."""
+        """``proved``, ``refuted``, or ``open`` where splitting is not for these inputs."""
         ranges = self.region.ranges
         if not self.names:
             return "open"
         lower = torch.cat([ranges[n].lower.flatten(1) for n in self.names], dim=1)
         upper = torch.cat([ranges[n].upper.flatten(1) for n in self.names], dim=1)
-        # Values folded at a point range over their rounding alone: halving those is of no use.
+        # Values folded at a point range over their rounding alone: splitting those is of no use.
         wide = (upper - lower) > 1e-9 * (1 + torch.maximum(lower.abs(), upper.abs()))
         if int(wide.sum(1).max()) > FEW_INPUTS:
             return "open"

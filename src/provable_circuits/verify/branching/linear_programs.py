@@ -1,8 +1,8 @@
-"""Linear programs of the parts of a branch and bound, where those are small enough to pay.
+"""Linear programs of the subdomains of a branch and bound, where those are small enough to pay.
 
     sharpen     bound what each unstable unit reads anew, once, at the roots: the duals of two
                 programs a unit are the slopes of two backward passes
-    choose      slopes and multipliers of parts that gradient ascent has left open
+    choose      alpha and beta of subdomains that gradient ascent has left open
 
 Both hand on numbers that some solver said; what they prove is what a rigorous pass makes of them.
 """
@@ -37,7 +37,7 @@ LEAST_GAP = 1e-9
 
 
 def has_programs(bounds: Bounds, units: UnstableUnits) -> bool:
-    """Whether the parts of some problems are programs of a few milliseconds each."""
+    """Whether the subdomains of some problems are programs of a few milliseconds each."""
     sizes = [box.lower[0].numel() for box in bounds.region.ranges.values()]
     return (
         0 < len(units) <= MOST_UNITS
@@ -49,7 +49,7 @@ def has_programs(bounds: Bounds, units: UnstableUnits) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chosen:
-    """What the solver says of some parts, n of them; ``triangle.Solved`` as tensors.
+    """What the solver says of some subdomains, n of them; ``triangle.Solved`` as tensors.
 
     Attributes:
         value: about what each can be bounded by, threshold included, [n].
@@ -125,10 +125,10 @@ class Programs:
         return self._made[root]
 
     def solve(self, root: Tensor, lower: Tensor, upper: Tensor, signs: Tensor) -> Chosen:
-        """What the solver makes of parts, n of them.
+        """What the solver makes of subdomains, n of them.
 
         Args:
-            root: which root each part descends from, [n].
+            root: which root each subdomain descends from, [n].
             lower: lower bounds of what the units read, [n, units].
             upper: upper bounds of the same.
             signs: the units' signs, [n, units].

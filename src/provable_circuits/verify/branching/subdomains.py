@@ -15,14 +15,14 @@ class Subdomains:
 
     Attributes:
         root: which root each descends from, [n].
-        lower, upper: the ends of every unit's input, [n, units].
-        signs: +1 and -1 where a unit's input is nonnegative or nonpositive all over the part, by a
-            split or by what follows from one; else 0.
+        lower, upper: the bounds of every unit's input, [n, units].
+        signs: +1 and -1 where a unit's input is nonnegative or nonpositive all over the subdomain,
+            by a             split or by what follows from one; else 0.
         slopes: the lower slopes chosen.
         duals: the multipliers chosen, nonnegative, zero where there is no sign.
         rows: what the bound's row is at each unit's output.
         value: the bound so far, [n].
-        scores: how much each open unit's relaxation costs the bound, zero where it is settled.
+        scores: how much each unstable unit's relaxation costs the bound, zero where it is settled.
     """
 
     root: Tensor
@@ -43,7 +43,7 @@ class Subdomains:
 
     @staticmethod
     def joined(several: Sequence[Subdomains]) -> Subdomains:
-        """All parts of several batches."""
+        """All subdomains of several batches."""
         return Subdomains(
             *(
                 torch.cat([getattr(subdomains, f.name) for subdomains in several])
@@ -52,7 +52,7 @@ class Subdomains:
         )
 
     def split(self, units: Tensor) -> Subdomains:
-        """Two children of each part at its unit, [n]: 2 n parts, nonnegative ones first."""
+        """Two children of each subdomain at its unit, [n]; the nonnegative ones come first."""
         children = Subdomains.joined([self, self])
         place = torch.arange(len(children), device=units.device)
         unit = units.repeat(2)
@@ -64,11 +64,12 @@ class Subdomains:
         return children
 
     def signed(self, lower: Tensor, upper: Tensor, leaks: Tensor) -> tuple[Tensor, Tensor]:
-        """The signs that follow from closer ends, and multipliers to start from.
+        """The signs that follow from tighter bounds, and multipliers to start from.
 
         Where a unit's sign became known, its line changes from slope a to its own, k = 1 or the
         leak. With the multiplier A (1 - a), or A (a - k), of its row A >= 0 the bound starts as
-        the function that it was, so that a part is never bounded worse than what it is a part of.
+        the function that it was, so that a subdomain is never bounded worse than what it is a
+        subdomain of.
         """
         signs = signs_of(lower, upper)
         weight = self.rows.clamp_min(0.0)
@@ -83,7 +84,7 @@ def signs_of(lower: Tensor, upper: Tensor) -> Tensor:
 
 
 def children_of(subdomains: Subdomains, units: Tensor, real: Tensor) -> Subdomains:
-    """The children of parts at units [n, levels], one after the other, where they are ``real``."""
+    """The children of subdomains at units [n, levels], in turn, where they are ``real``."""
     children, origin = subdomains, torch.arange(len(subdomains), device=units.device)
     for level in range(units.shape[1]):
         further = real[origin, level]

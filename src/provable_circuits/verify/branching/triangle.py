@@ -1,22 +1,23 @@
-"""The triangle relaxation of a part as a linear program, whose duals are slopes and multipliers.
+"""The triangle relaxation of a subdomain as a linear program, whose duals are alpha and beta.
 
 Write r_i = relu(g_i) for each unit i that is unstable at the root; with the slope s left of zero
 its output is s g_i + (1 - s) r_i. Every g_i, and the row that is bounded, is a linear function of
-the inputs and of the r before it, the same in all parts. A part adds, for l_i <= g_i <= u_i,
+the inputs and of the r before it, the same in all subdomains. A subdomain adds, for
+l_i <= g_i <= u_i,
 
     unstable    r >= 0,   r >= g,   r <= u (g - l) / (u - l) + v
     active      r = g,              g >= -v
     inactive    r = 0,              g <= v
 
-with v >= 0 at a high price, so that there always is a solution: where the part is empty the price
-is paid, and what is bounded exceeds any threshold. The r of active and inactive units are
+with v >= 0 at a high price, so that there always is a solution: where the subdomain is empty the
+price is paid, and what is bounded exceeds any threshold. The r of active and inactive units are
 eliminated. At the optimum let m be the dual value of r >= g and p that of r >= 0. The lower slopes
 m / (m + p) of unstable units and the duals of g >= -v and g <= v, as multipliers, make a backward
 pass reach the optimum. So the solver chooses, a rigorous pass proves, and nothing rests on the
 solver: any slopes between s and 1 and any nonnegative multipliers give a valid bound. Its point is
 a candidate witness.
 
-Slopes and multipliers by gradient ascent (``slopes``) come near the optimum for many parts at once;
+Alpha and beta by gradient ascent (``slopes``) come near the optimum for many subdomains at once;
 this meets it for one. It pays where few units are unstable and the tree would grow large.
 """
 
@@ -45,7 +46,8 @@ PRICE = 1e4
 """What a violation costs, as a multiple of the objective's largest coefficient."""
 
 AT_ONCE = 16
-"""Parts put to the solver as blocks of one program: a call costs more than such a part."""
+"""Subdomains put to the solver as blocks of one program: a call costs more than such a
+subdomain."""
 
 LEAST_TIME = 0.05
 """Seconds that a solver is given in any case."""
@@ -53,7 +55,7 @@ LEAST_TIME = 0.05
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solved:
-    """What the solver says of some parts, n of them.
+    """What the solver says of some subdomains, n of them.
 
     Attributes:
         value: about the least values of the rows, [n].
@@ -71,7 +73,7 @@ class Solved:
 
     @staticmethod
     def joined(several: Sequence[Solved]) -> Solved:
-        """All parts of several answers."""
+        """All subdomains of several answers."""
         return Solved(
             *(np.concatenate([getattr(one, f.name) for one in several]) for f in fields(Solved))
         )
@@ -98,7 +100,7 @@ class _Program:
 
 
 class Triangle:
-    """The relaxation of one problem, from which those of its parts are made.
+    """The relaxation of one problem, from which those of its subdomains are made.
 
     Args:
         bounds: enclosures of one problem, over boxes, all activations piecewise linear.
@@ -168,11 +170,11 @@ class Triangle:
         return torch.cat(subdomains, dim=1).numpy(force=True), constant.numpy(force=True)
 
     def solve(self, goals: Goals, lower: Floats, upper: Floats, signs: Floats) -> Solved:
-        """Ask the solver for the least value of functions, each over a part of its own.
+        """Ask the solver for the least value of functions, each over a subdomain of its own.
 
         Args:
             goals: coefficients of inputs and units [n, inputs + units], and constants [n].
-            lower: lower bounds of what the units read in the parts, [n, units].
+            lower: lower bounds of what the units read in the subdomains, [n, units].
             upper: upper bounds of the same.
             signs: +1 for active units, -1 for inactive ones, 0 elsewhere; [n, units].
         """
@@ -183,7 +185,7 @@ class Triangle:
     def _solve(
         self, goals: Goals, lower: Floats, upper: Floats, signs: Floats, own: slice
     ) -> Solved:
-        """The same for few parts, as one program of as many blocks."""
+        """The same for few subdomains, as one program of as many blocks."""
         self.deadline.check()
         costs, constants = (goal[own] for goal in goals)
         program = self._written((costs, constants), lower[own], upper[own], signs[own])
@@ -211,7 +213,7 @@ class Triangle:
     def _written(
         self, goals: Goals, lower: Floats, upper: Floats, signs: Floats
     ) -> _Program | None:
-        """The programs of some parts; None if their numbers are beyond a solver.
+        """The programs of some subdomains; None if their numbers are beyond a solver.
 
         A block has the columns x, r and v. For units without a sign it has the rows g - r <= 0 and
         r - chord - v <= 0; for the others -g - v <= 0, or g - v <= 0, and an empty one.
@@ -282,7 +284,7 @@ class Triangle:
         return forms, shifts, costs, constants + (weight * shifts).sum(1)
 
     def _read(self, answer: Any, program: _Program, signs: Floats) -> Solved:
-        """Points, slopes and multipliers from what the solver found."""
+        """Points, alpha and beta from what the solver found."""
         (problems, count), inputs = signs.shape, self.inputs
         sizes, (forms, shifts), (costs, constants) = program.sizes, program.units, program.goals
         columns = answer.x.reshape(problems, -1)

@@ -16,7 +16,7 @@ shares equal nodes. Three words carry it:
     rounding: it becomes an input of the merged graph that ranges over its enclosure.
 
 All inputs of a claim share the structure of the merged graph, so a query holds them as one batch:
-the ends of every input have a leading dimension k, and so have the rows of the specification. The
+the bounds of every input have a leading dimension k, and so have the rows of the specification. The
 claim holds of the circuit iff for every j < k and every value of the merged graph's inputs,
 
     rows[j] . y + offsets[j] <= 0          (elementwise),  y the output of the merged graph.
@@ -65,7 +65,7 @@ class InputRange:
     domains: tuple[Domain, ...] | None = None
 
     def to(self, device: torch.device) -> InputRange:
-        """The same range with its ends on another device."""
+        """The same range with its bounds on another device."""
         return replace(self, lower=self.lower.to(device), upper=self.upper.to(device))
 
 

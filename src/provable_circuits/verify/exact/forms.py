@@ -35,7 +35,7 @@ class Form:
         return Form(-self.constant, {i: -c for i, c in self.terms.items()})
 
     def over(self, ends: Mapping[int, Ends] | Sequence[Ends]) -> Ends:
-        """The least and the largest value where each atom ranges between its ends."""
+        """The least and the largest value where each atom ranges between its bounds."""
         low = high = self.constant
         for i, c in self.terms.items():
             first, last = ends[i]
@@ -100,7 +100,7 @@ class Atoms:
         return other
 
     def variable(self, low: Fraction, high: Fraction) -> Form:
-        """A new variable between two ends; a number if they are the same."""
+        """A new variable between two bounds; a number if they are the same."""
         if low == high:
             return Form(low)
         self.ends.append((low, high))

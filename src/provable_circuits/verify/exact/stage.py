@@ -12,7 +12,7 @@ Which numbers are exact and which belong to the claim as they were computed:
 
 *exact*
     f_G(z), f_C(z) and the activations of Reachable patching, as functions of the real numbers z and
-    z' with the stored weights; the ends of domains, such as x + eps.
+    z' with the stored weights; the bounds of domains, such as x + eps.
 *as computed*
     Numbers that the claim fixes once, as float64: tolerances, targets, the values of Zero, Mean and
     Constant patching, the boxes of IntervalHull patching, and WinnerMargin's winner, runner-up and

@@ -20,7 +20,7 @@ MOMENTUM = 0.6
 
 
 class HullLayer:
-    """What the open units of one layer read, whatever part they are in."""
+    """What the unstable units of one layer read, whatever subdomain they are in."""
 
     def __init__(self, problem: Presolved, settled: Settled, dtype: torch.dtype) -> None:
         sparse, moving = problem.sparse, settled.moving
@@ -36,7 +36,7 @@ class HullLayer:
 
 
 class HullUnits:
-    """The open units of one layer in k parts, with what is chosen for them.
+    """The unstable units of one layer in k subdomains, with what is chosen for them.
 
     Shares are many numbers, and the time of a step is that of reading and writing them; so what is
     as large is written over what is no longer needed.

@@ -1,4 +1,4 @@
-"""Certificates: multipliers and lines that prove a lower bound of a condensed problem's rows.
+"""Certificates: multipliers and lines that prove a lower bound of a presolved problem's rows.
 
 For any numbers D (one for each second unit) and d (one for each first unit), since y and x are
 what they are,
@@ -17,7 +17,7 @@ Each bracket is bounded by itself:
                             0                       where x <= 0 was fixed and d >= 0.
 
 What is left are first units that are open and have a < 0. A chord would treat x as a number between
-two ends. But x is a function on the cube, and there, for any line f z,
+two bounds. But x is a function on the cube, and there, for any line f z,
 
     relu(G_i z + b_i)  =  max(0, G_i z + b_i)  <=  f z + max(|f|, |G_i - f| + b_i),
 
@@ -27,7 +27,7 @@ so a line is given by the share s_j in [0, 1] of G_ij that it takes at each coor
 
     f_j = s_j G_ij,    |f| = t = sum s_j |G_ij|,    |G_i - f| = T - t,    T = |G_i|.
 
-Most shares are settled for all parts alike (``lines``), the others are each part's own.
+Most shares are settled for all subdomains alike (``lines``), the others are each subdomain's own.
 
 Finally the linear function of z that has gathered is at least minus the 1-norm of its coefficients.
 
@@ -60,7 +60,7 @@ from provable_circuits.verify.neuron_hull.presolved import Presolved, Rows
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Signs:
-    """What is known of k parts: +1 and -1 where x or y is nonnegative or nonpositive, else 0.
+    """What is known of k subdomains: +1 and -1 where x or y is nonnegative or nonpositive, else 0.
 
     Attributes:
         first: [k, first units].
@@ -76,11 +76,11 @@ class Signs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Multipliers:
-    """What proves bounds of k parts.
+    """What proves bounds of k subdomains.
 
     Attributes:
         second: D, [k, second units].
-        slopes: d as a share of a, in [0, 1], of open units with positive a; [k, first units].
+        slopes: d as a share of a, in [0, 1], of unstable units with positive a; [k, first units].
         first: how far d is from a where x >= 0 was fixed, from 0 where x <= 0 was, not negative;
             [k, first units].
         shares: s at the largest entries of G, of the units that are moving, in [0, 1];
@@ -153,13 +153,13 @@ def through(rows: Tensor, signs: Tensor, alpha: Tensor, first: Tensor) -> Tensor
 def certify(
     problem: Presolved, settled: Settled, goal: Rows, signs: Signs, chosen: Multipliers
 ) -> Certified:
-    """Lower bounds of one row each, on the parts where units have these signs.
+    """Lower bounds of one row each, on the subdomains where units have these signs.
 
     Args:
         problem: the problem.
         settled: what is settled of the first layer's lines, from shares in [0, 1].
         goal: k of its rows.
-        signs: what is known of the parts.
+        signs: what is known of the subdomains.
         chosen: any multipliers at all; better ones prove more.
     """
     first, second, sparse = problem.first, problem.second, problem.sparse

@@ -1,7 +1,7 @@
-"""Frames: what the signs and multipliers of one problem's parts are in another.
+"""Index maps: what the signs and multipliers of one problem's subdomains are in another.
 
-Two questions about circuits that differ by a component have nearly the same open units, but not in
-the same order, nor the same coordinates of the cube. Units and coordinates are known by numbers
+Two questions about circuits that differ by a component have nearly the same unstable units, but not
+in the same order, nor the same coordinates of the cube. Units and coordinates are known by numbers
 (``past``). A wrong number would cost time and prove nothing wrong: any multipliers prove what they
 prove, and the signs of leaves cover everything whichever units they are taken to be of.
 """
@@ -20,7 +20,7 @@ from provable_circuits.verify.neuron_hull.layerwise_dual import LayerwiseDual
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexMap:
-    """What the signs and multipliers of a problem's parts belong to.
+    """What the signs and multipliers of a problem's subdomains belong to.
 
     Attributes:
         units: the numbers of all units, [units].
@@ -69,7 +69,7 @@ class Match:
     def carried(
         self, before: Sequence[Multipliers], usual: Sequence[Multipliers]
     ) -> tuple[Multipliers, ...]:
-        """Multipliers of parts of the old frame, for the new one.
+        """Multipliers of subdomains of the old index map, for the new one.
 
         Args:
             before: those of the old frame.

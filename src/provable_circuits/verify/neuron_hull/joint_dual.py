@@ -1,4 +1,4 @@
-"""Joint ascent: all multipliers of parts at once, shares of lines and layers further down included.
+"""Joint ascent: all multipliers of subdomains at once, hull weights and lower layers included.
 
 Lines that are best for some slopes, and slopes that are best for some lines, are still short of the
 best pair. So everything moves together, by gradient ascent on the bound.
@@ -44,7 +44,7 @@ ENOUGH, LOOK_EVERY = 1e-6, 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seen:
-    """What the relaxation makes of the points where the bounds of parts are least.
+    """What the relaxation makes of the points where the bounds of subdomains are least.
 
     Attributes:
         value: the bounds, in plain floating point; [k].
@@ -63,7 +63,7 @@ class Seen:
 
 
 class _Second:
-    """The second layer's units in k parts, with the multipliers chosen for them."""
+    """The second layer's units in k subdomains, with the multipliers chosen for them."""
 
     def __init__(self, problem: Presolved, signs: Tensor, weights: Tensor, start: Tensor) -> None:
         self.problem = problem
@@ -90,7 +90,7 @@ class _Second:
 
 
 class JointDual:
-    """Chooses all multipliers for parts of one problem."""
+    """Chooses all multipliers for subdomains of one problem."""
 
     def __init__(self, chain: LayerwiseDual) -> None:
         self.chain = chain
@@ -112,7 +112,7 @@ class JointDual:
 
         Args:
             goal: the rows.
-            signs: what is known of the parts, for the problem and for every layer.
+            signs: what is known of the subdomains, for the problem and for every layer.
             start: where to start.
             steps: steps of ascent.
         """

@@ -22,14 +22,14 @@ from provable_circuits.verify.neuron_hull.presolved import Below, Presolved, Row
 
 
 class LayerwiseDual:
-    """A condensed problem, and the layers that have gaps in it, one below the other.
+    """A presolved problem, and the layers that have gaps in it, one below the other.
 
     Args:
         problem: the problem.
         layers: the layers, uppermost first.
         dtype: the arithmetic in which multipliers are chosen.
         deadline: when to stop.
-        settled: what is settled of the lines of the problem and of every layer, in all parts
+        settled: what is settled of the lines of the problem and of every layer, in all subdomains
             alike; if not given, that small entries have the shares of chords.
     """
 
@@ -68,7 +68,7 @@ class LayerwiseDual:
 
     @property
     def entries(self) -> int:
-        """How many shares every part has of its own."""
+        """How many shares every subdomain has of its own."""
         total = 0
         for place, problem in enumerate(self.problems):
             self.deadline.check()
@@ -82,7 +82,8 @@ class LayerwiseDual:
         """The chain with most shares settled as they are, and the same multipliers for it.
 
         Args:
-            chosen: multipliers of one part, of the problem and of every layer; all units moving.
+            chosen: multipliers of one subdomain, of the problem and of every layer; all units
+                moving.
             moving: which units remain moving, masks.
         """
         settled = [
@@ -111,11 +112,11 @@ class LayerwiseDual:
     def certify(
         self, goal: Rows, signs: Sequence[Signs], chosen: Sequence[Multipliers]
     ) -> Certified:
-        """Lower bounds of one row each, on the parts where units have these signs.
+        """Lower bounds of one row each, on the subdomains where units have these signs.
 
         Args:
             goal: the rows.
-            signs: what is known of the parts, for the problem and for every layer.
+            signs: what is known of the subdomains, for the problem and for every layer.
             chosen: multipliers of the problem, and of every layer.
         """
         settled = self.settled
@@ -161,7 +162,7 @@ def _duals(weights: Tensor, signs: Tensor, lower: Tensor, upper: Tensor) -> Tens
 def _spread(
     problem: Presolved, settled: Settled, beta: Tensor, alpha: Tensor, chords: Tensor
 ) -> Multipliers:
-    """The same slopes, and shares that are the same everywhere, for every part."""
+    """The same slopes, and shares that are the same everywhere, for every subdomain."""
     k, (units, width) = len(beta), problem.sparse.values.shape
     moving = chords[settled.moving]
     return Multipliers(

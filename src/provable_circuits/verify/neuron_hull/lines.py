@@ -1,10 +1,10 @@
-"""Lines: what is settled of the lines above one layer's open units, in all parts alike.
+"""Lines: what is settled of the lines above one layer's unstable units, in all subdomains alike.
 
 A line is given by its shares (``certificate``), one for each entry of what its unit reads. Most of
 them matter little: small entries make up little of any row, and most units lose next to nothing
 under the lines that were chosen for the whole. So the shares of these are *settled*, once for all
-parts of a row, and only those of a few *moving* units, at their largest entries, are chosen for
-each part. What is settled is a matrix that all parts have in common.
+subdomains of a row, and only those of a few *moving* units, at their largest entries, are chosen
+for each subdomain. What is settled is a matrix that all subdomains have in common.
 
 Shares are moved into [0, 1] here, so that what is held and what is drawn belong to the same line
 whatever they were.
@@ -25,7 +25,8 @@ class Settled:
     """What is settled of the lines of one layer's units.
 
     Attributes:
-        moving: the units that have shares of their own in every part, at their largest entries.
+        moving: the units that have shares of their own in every subdomain, at their largest
+            entries.
         held: what settled shares add to t = sum s |G|, [units].
         lines: what they add to the lines s G, [units, n].
     """

@@ -1,13 +1,13 @@
 """Condensing: from the bounds of one problem to two layers of open ReLUs over a cube.
 
-The activations of the last depth that has open units are the second layer, those of the depth
+The activations of the last depth that has unstable units are the second layer, those of the depth
 before the first, as far as rows meet them. Whatever else is open is written as
 
     relu(x) = s x + (1 + z) * gap / 2,     s = u / (u - l),    gap = max(-s l, (1 - s) u),
 
 with a coordinate z in [-1, 1] of its own: exact, but for what ties z to x. With slopes fixed at all
-other units, the rows that a backward pass brings to inputs and open units are an identity, not a
-bound, up to the rounding error of the pass.
+other units, the rows that a backward pass brings to inputs and unstable units are an identity, not
+a bound, up to the rounding error of the pass.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Presolver:
             self.open[name] = (lower < 0) & (upper > 0)
         self.first, self.second = self._layers()
         self.own = {node.name: self.open[node.name] for node in (*self.first, *self.second)}
-        """The units of the two layers: masks by activation. Other open units have gaps."""
+        """The units of the two layers: masks by activation. Other unstable units have gaps."""
         self.gaps: dict[str, Tensor] = {}
         self.named: dict[str, Tensor] = {}
         """The units with gaps that have a coordinate: masks. Others only add to radii."""
@@ -81,7 +81,7 @@ class Presolver:
         self.view = self._view()
         self.inputs = self._wide()
         self.problem = self._condensed(start, rows, offsets)
-        """What ``rows . start + offsets`` is, condensed."""
+        """What ``rows . start + offsets`` is, presolved."""
 
     def _flat(self, node: Node) -> tuple[Tensor, Tensor]:
         lower, upper = self.bounds.ends[node.inputs[0]]
@@ -279,7 +279,7 @@ class Presolver:
         return self._walk(source, rows.reshape(1, len(units), *shape))
 
     def _reached(self, node: Node, walks: list[_UpwardPass]) -> Tensor:
-        """Which open units of an activation some walk meets."""
+        """Which unstable units of an activation some walk meets."""
         reached = torch.zeros_like(self.open[node.name])
         for walk in walks:
             if node.name in walk.activations:
@@ -300,7 +300,7 @@ class Presolver:
     # --- putting together ------------------------------------------------------------------------
 
     def _rows(self, walk: _UpwardPass) -> Rows:
-        """A walk in terms of the cube and the open units."""
+        """A walk in terms of the cube and the unstable units."""
         constant, radius = walk.constant, walk.error
         scale = constant.abs()
         cube: list[Tensor] = []

@@ -1,12 +1,12 @@
-"""A problem condensed: two layers of open ReLUs over a cube, and rows that must not get negative.
+"""A problem presolved: two layers of open ReLUs over a cube, and rows that must not get negative.
 
 Settled units are linear and vanish into products of matrices. What is left of a network is
 
-    x = G z + b              the inputs of the first layer's open units, h = relu(x),
+    x = G z + b              the inputs of the first layer's unstable units, h = relu(x),
     y = P z + Q h + e        those of the second layer's, g = relu(y),
     v = p z + o h + t g + c  the rows to be bounded,
 
-with z in the cube [-1, 1]^n: the network's inputs, shifted and scaled, and for every open unit
+with z in the cube [-1, 1]^n: the network's inputs, shifted and scaled, and for every unstable unit
 further down one more coordinate, by which its output is off its chord. Each equation holds up to
 an error no larger than the radius that comes with it.
 """
@@ -125,7 +125,7 @@ class Presolved:
         return self._changed(goal=Rows.joined([self.goal, -self.goal]))
 
     def with_ends(self, lower: Tensor, upper: Tensor) -> Presolved:
-        """The same with closer ends of y."""
+        """The same with tighter bounds of y."""
         lower, upper = met((self.lower, self.upper), (lower, upper))
         return self._changed(lower=lower, upper=upper)
 

@@ -13,7 +13,7 @@ POSITIONS = 2**40
 """More than any tensor has."""
 
 MOST_NUMBERS = 2**28
-"""Numbers that outlines hold together, of two bytes each, at most."""
+"""Numbers that saved trees hold together, of two bytes each, at most."""
 
 Row = tuple[int, tuple[float, ...]]
 """Which of the claim's inputs, and the row over the outputs."""
@@ -21,10 +21,10 @@ Row = tuple[int, tuple[float, ...]]
 
 @dataclass(slots=True, eq=False)
 class SavedTrees:
-    """The latest outlines of rows, oldest first.
+    """The latest saved trees of rows, oldest first.
 
     Attributes:
-        rows: the outlines.
+        rows: the saved trees.
         tensors: the numbers of tensors that were met.
     """
 
@@ -32,7 +32,7 @@ class SavedTrees:
     tensors: dict[str, int] = field(default_factory=dict)
 
     def keep(self, found: dict[Row, SavedTree]) -> None:
-        """Keep newer outlines; the oldest are forgotten where all take too much room."""
+        """Keep newer saved trees; the oldest are forgotten where all take too much room."""
         for row, saved_tree in found.items():
             self.rows.pop(row, None)
             self.rows[row] = saved_tree
@@ -43,7 +43,7 @@ class ProofReuse:
     """Saved trees of earlier proofs for one question, and those of its own.
 
     Args:
-        outlines: those of earlier proofs.
+        saved_trees: those of earlier proofs.
         query: the question.
     """
 
@@ -52,7 +52,7 @@ class ProofReuse:
         self.query = query
         self.own = {held.node: name for name, held in query.tensors.items()}
         self.found: dict[Row, SavedTree] = {}
-        """The outlines of rows that were proved for this question."""
+        """The saved trees of rows that were proved for this question."""
 
     def numbers(self, name: str, positions: Tensor) -> Tensor:
         """Numbers of a node's flat positions, the same whatever circuit the node belongs to.
@@ -69,7 +69,7 @@ class ProofReuse:
         return known.setdefault(tensor, len(known)) * POSITIONS + positions
 
     def add(self, row: Row, saved_tree: SavedTree | None) -> None:
-        """A row of this question was proved; its outline, if it is not too large."""
+        """A row of this question was proved; its saved tree, if it is not too large."""
         if saved_tree is not None:
             self.found[row] = saved_tree
             _forget(self.found)
@@ -80,7 +80,7 @@ class ProofReuse:
 
 
 def _forget(rows: dict[Row, SavedTree]) -> None:
-    """Forget the oldest outlines where all take too much room."""
+    """Forget the oldest saved trees where all take too much room."""
     held = sum(saved_tree.numbers for saved_tree in rows.values())
     while held > MOST_NUMBERS:
         held -= rows.pop(next(iter(rows))).numbers

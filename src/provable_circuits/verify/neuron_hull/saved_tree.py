@@ -1,15 +1,16 @@
 """Outlines: how a row was split when it was proved, for the next question to start from.
 
 Questions of one search differ by a component or two, and what is hard about a row stays the same.
-So the *leaves* of a proof, the parts that were closed, are kept: their signs, and the multipliers
-that closed them. A later question about the row certifies parts with these signs at once, and only
-what that leaves open is bounded anew, and split. None of the parts in between is looked at again.
+So the *leaves* of a proof, the subdomains that were closed, are kept: their signs, and the
+multipliers that closed them. A later question about the row certifies subdomains with these signs
+at once, and only what that leaves open is bounded anew, and split. None of the subdomains in
+between is looked at again.
 
-The leaves of a proof cover all patterns of signs, because every part was split into both signs of a
-unit. They still do in another question, where some units are missing or have a sure sign: take any
-pattern of the others, give each missing unit a sign, and there is a leaf that agrees with all of
-them. So it suffices to keep, for any choice of one sign for each missing unit, the leaves that do
-not have the other, and to forget the unit.
+The leaves of a proof cover all patterns of signs, because every subdomain was split into both signs
+of a unit. They still do in another question, where some units are missing or have a sure sign: take
+any pattern of the others, give each missing unit a sign, and there is a leaf that agrees with all
+of them. So it suffices to keep, for any choice of one sign for each missing unit, the leaves that
+do not have the other, and to forget the unit.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class SavedTree:
         root: the row, with these multipliers.
         moving: the units whose shares were not settled, a mask; those of the second layer left out.
         frame: what the multipliers of leaves belong to.
-        leaves: the parts that were closed.
+        leaves: the subdomains that were closed.
     """
 
     whole: IndexMap
@@ -64,8 +65,8 @@ class Cover:
     """Subdomains that cover a row, with the signs and multipliers of an earlier proof's leaves.
 
     Args:
-        outline: the earlier proof.
-        frame: what the signs and multipliers of the row's parts belong to.
+        saved_tree: the earlier proof.
+        index_map: what the signs and multipliers of the row's subdomains belong to.
         root: the row; its multipliers serve where a leaf has none.
     """
 
@@ -80,7 +81,7 @@ class Cover:
         return len(self.places)
 
     def __getitem__(self, index: Tensor | slice) -> HullSubdomains:
-        """Some of the parts."""
+        """Some of the subdomains."""
         leaves = self.leaves[self.places[index]]
         whole = self.root[torch.zeros_like(leaves.row)]
         chosen = self.match.carried(leaves.chosen, whole.chosen)

@@ -1,11 +1,11 @@
 """Search: bound the rows of a question by hulls, and split units where that does not suffice.
 
-For each input of the question with open rows the network is condensed (``condense``). The ends of
-the second layer's units are brought closer first (``closer``). Then each row is bounded, and parts
+For each input of the question with open rows the network is presolved (``presolve``). The bounds of
+the second layer's units are tightened first (``tightening``). Then each row is bounded, and subdomains
 of it in which some units, of any layer, have fixed signs. What is chosen for the whole row settles
-most of the lines for its parts (``lines``). A row that an earlier question was about is split as it
-was then, if that still serves (``outline``). The search gives up rows that take too many parts, or
-stay open with all signs fixed; ``branching`` may still decide them.
+most of the lines for its subdomains (``lines``). A row that an earlier question was about is split
+as it was then, if that still serves (``saved_tree``). The search gives up rows that take too many
+subdomains, or stay open with all signs fixed; ``branching`` may still decide them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FIRST_SUBDOMAINS, MOST_SUBDOMAINS = 64, 2**14
 
 
 def has_hulls(structure: Structure, region: Region) -> bool:
-    """Whether a question is of the kind that can be condensed: ReLUs over a box."""
+    """Whether a question is of the kind that can be presolved: ReLUs over a box."""
     piecewise_linear = all(
         isinstance(structure.ops[node.name], ReLU) for node in structure.activations
     )
@@ -47,9 +47,9 @@ def has_hulls(structure: Structure, region: Region) -> bool:
 
 
 class HullSearch(RootSearch):
-    """Decides rows by hulls; those that take more than ``most`` parts are given up.
+    """Decides rows by hulls; those that take more than ``most`` subdomains are given up.
 
-    ``past`` has the outlines of earlier proofs, and takes those of new ones.
+    ``proof_reuse`` has the saved trees of earlier proofs, and takes those of new ones.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class HullSearch(RootSearch):
         self.proof_reuse = proof_reuse
         self.most = most
         self.reached = math.inf
-        """The least rigorous bound by which a part was closed."""
+        """The least rigorous bound by which a subdomain was closed."""
         self.too_large: set[int] = set()
-        """The problems whose rows were given up for the size of what they were condensed to."""
+        """The problems whose rows were given up for the size of what they were presolved to."""
 
     def run(self) -> Tensor | None:
         """The rows that stay open, [n]; None when a candidate was a witness."""
@@ -120,7 +120,7 @@ class HullSearch(RootSearch):
         Args:
             ground: what its tree grows on.
             row: which row it is.
-            part: the row as one part.
+            part: the row as one subdomain.
             lined: what its units lose under lines, those of the second layer left out.
         """
         tree = self._again(ground, row, part)
@@ -147,7 +147,7 @@ class HullSearch(RootSearch):
         return int(self.roots.problems[place]), tuple(self.roots.rows[place].flatten().tolist())
 
     def _chain(self, presolver: Presolver) -> LayerwiseDual | None:
-        """What was condensed, unless it is too large."""
+        """What was presolved, unless it is too large."""
         problem = presolver.problem
         if problem.sparse.values.numel() > MOST_ENTRIES:
             return None

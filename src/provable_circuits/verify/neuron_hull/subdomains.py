@@ -1,9 +1,9 @@
-"""Subdomains of the rows of a condensed problem, and their bounds.
+"""Subdomains of the rows of a presolved problem, and their bounds.
 
-A part is where some units have fixed signs. It starts from the multipliers of the one that it was
-split from, and is closed when those chosen for it certify that its row is not negative, through the
-layers further down (``chain``). Only the bounds of closed parts are rigorous: others are what plain
-floating point makes of their multipliers, and say which part to split next.
+A subdomain is where some units have fixed signs. It starts from the multipliers of the one that it
+was split from, and is closed when those chosen for it certify that its row is not negative, through
+the layers further down (``chain``). Only the bounds of closed subdomains are rigorous: others are
+what plain floating point makes of their multipliers, and say which subdomain to split next.
 """
 
 from __future__ import annotations
@@ -25,19 +25,21 @@ from provable_circuits.verify.neuron_hull.layerwise_dual import LayerwiseDual
 ROOT_STEPS, PART_STEPS = 40, 12
 
 FEW = 8
-"""So few parts are split into quarters: a batch of these costs hardly more than one of halves."""
+"""So few subdomains are split into quarters: a batch of these costs hardly more than one of
+halves."""
 
 MOST_ENTRIES = 2**22
 """Entries of all lines that are chosen at once, at most."""
 
 MOVING = 0.99
-"""The units whose shares each part has of its own make up so much of what is lost under lines."""
+"""The units whose shares each subdomain has of its own make up so much of what is lost under
+lines."""
 
 UNIT_NUMBERS = 16
-"""Numbers of two bytes that a part has for every unit, besides shares, at most."""
+"""Numbers of two bytes that a subdomain has for every unit, besides shares, at most."""
 
 CLOSE = 0.05
-"""A part is worth a certificate if it lacks no more than this share of what lacked before."""
+"""A subdomain is worth a certificate if it lacks no more than this share of what lacked before."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +74,7 @@ class HullSubdomains:
 
     @staticmethod
     def joined(several: Sequence[HullSubdomains]) -> HullSubdomains:
-        """All parts of several batches."""
+        """All subdomains of several batches."""
         layers = zip(*(subdomains.chosen for subdomains in several), strict=True)
         return HullSubdomains(
             torch.cat([subdomains.row for subdomains in several]),
@@ -95,7 +97,7 @@ class HullSubdomains:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bounded:
-    """What bounding parts has shown.
+    """What bounding subdomains has shown.
 
     Attributes:
         bounds: the rigorous bounds of those that are closed.
@@ -124,14 +126,14 @@ class Bounded:
 
 
 def split(subdomains: HullSubdomains) -> HullSubdomains:
-    """The halves of every part; of few parts, where all can be split again, the quarters."""
+    """The halves of every subdomain; or its quarters, if they are few and can be split again."""
     halves = subdomains.split()
     again = len(subdomains) <= FEW and bool((halves.scores > 0).any(1).all())
     return halves.split() if again else halves
 
 
 def moving_units(lost: Tensor) -> Tensor:
-    """The units whose shares each part has of its own, by what is lost under their lines."""
+    """The units whose shares each subdomain has of its own, by what is lost under their lines."""
     lost = lost.clamp_min(0.0)
     order = lost.argsort(descending=True)
     before = lost[order].cumsum(0) - lost[order]
@@ -143,8 +145,8 @@ def moving_units(lost: Tensor) -> Tensor:
 class Waiting:
     """Subdomains that are to be split, the one with the least bound first.
 
-    The multipliers of a part are many numbers. Each part is copied once, when it comes in, and not
-    every time that others come and go.
+    The multipliers of a subdomain are many numbers. Each part is copied once, when it comes in, and
+    not every time that others come and go.
     """
 
     def __init__(self) -> None:
@@ -155,14 +157,14 @@ class Waiting:
         return len(self._heap)
 
     def add(self, subdomains: HullSubdomains) -> None:
-        """More parts."""
+        """More subdomains."""
         everyone = torch.arange(len(subdomains), device=subdomains.row.device)
         for i, value in enumerate(subdomains.value.tolist()):
             alone = subdomains[everyone[i : i + 1]]
             heapq.heappush(self._heap, (value, next(self._count), alone))
 
     def take(self, most: int) -> HullSubdomains:
-        """So many parts at most, which wait no longer."""
+        """So many subdomains at most, which wait no longer."""
         count = min(most, len(self._heap))
         return HullSubdomains.joined([heapq.heappop(self._heap)[2] for _ in range(count)])
 
@@ -174,7 +176,7 @@ class Waiting:
 
 
 class SubdomainBounds:
-    """Bounds parts of the rows of one condensed problem."""
+    """Bounds subdomains of the rows of one presolved problem."""
 
     def __init__(self, chain: LayerwiseDual) -> None:
         self.chain = chain
@@ -202,10 +204,10 @@ class SubdomainBounds:
     def narrowed(
         self, part: HullSubdomains, moving: Tensor
     ) -> tuple[SubdomainBounds, HullSubdomains]:
-        """Bounds of the parts of a part, with most of its shares settled; and it, for them.
+        """Bounds of subdomains of a subdomain, with most of its shares settled; and it, for them.
 
         Args:
-            part: the part, alone.
+            part: the subdomain, alone.
             moving: the units whose shares are not settled, a mask; without the second layer.
         """
         masks = moving.split(self.chain.sizes[1:])
@@ -213,7 +215,7 @@ class SubdomainBounds:
         return SubdomainBounds(chain), replace(part, chosen=tuple(chosen))
 
     def certified(self, subdomains: HullSubdomains) -> Tensor:
-        """Rigorous bounds of parts by the multipliers that they have, [k]."""
+        """Rigorous bounds of subdomains by the multipliers that they have, [k]."""
         found = [subdomains.value[:0]]
         for some in torch.arange(len(subdomains), device=subdomains.row.device).split(self.width):
             own = subdomains[some]

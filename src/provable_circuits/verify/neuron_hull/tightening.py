@@ -1,8 +1,8 @@
-"""Closer ends: bound what units read by hulls, each as a row of its own, before any is split.
+"""Tighter bounds: bound what units read by hulls, each as a row of its own, before any is split.
 
-The ends of open units say how wide their gaps are, and with them everything above. Ends from
-backward passes have chords at every unit below; hulls of the layers below bring them closer. Going
-upwards, every layer gains from those that were brought closer before.
+The bounds of unstable units say how wide their gaps are, and with them everything above. Bounds
+from backward passes have chords at every unit below; hulls of the layers below tighten them. Going
+upwards, every layer gains from those that were tightened before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from provable_circuits.verify.neuron_hull.presolved import Rows
 from provable_circuits.verify.neuron_hull.subdomains import MOST_ENTRIES
 
 SHARE = 0.95
-"""The second units whose ends are brought closer make up such a share of what all of them cost."""
+"""The second units whose bounds are tightened make up such a share of what all of them cost."""
 
 SECOND_STEPS, COMMON_STEPS = 12, 20
 """Steps of ascent for ends in one question, and for those that all questions have in common."""
@@ -33,7 +33,7 @@ SECOND_WORK, COMMON_WORK = 2**23, 2**25
 
 
 def tighten_second_layer(chain: LayerwiseDual) -> LayerwiseDual:
-    """A chain with closer ends of its costliest second units.
+    """A chain with tighter bounds of its costliest second units.
 
     They are bounded through all layers or, where that would take too long, through the first.
     """
@@ -56,12 +56,12 @@ def tighten_second_layer(chain: LayerwiseDual) -> LayerwiseDual:
 
 
 def tightened_bounds(bounds: Bounds, wanted: Collection[str]) -> Iterator[tuple[str, Interval]]:
-    """Closer ends of tensors that activations read, one after the other, upwards.
+    """Tighter bounds of tensors that activations read, one after the other, upwards.
 
-    It ends where a tensor has too many open units for what lies below them.
+    It ends where a tensor has too many unstable units for what lies below them.
 
     Args:
-        bounds: enclosures of a batch of one problem of the kind that can be condensed.
+        bounds: enclosures of a batch of one problem of the kind that can be presolved.
         wanted: the tensors.
     """
     structure, deadline = bounds.structure, bounds.deadline

@@ -1,4 +1,4 @@
-"""Trees: a row is split until all its parts are closed, or there are too many."""
+"""Trees: a row is split until all its subdomains are closed, or there are too many."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ WIDTH = 16
 """Subdomains that are split at once."""
 
 MOST_KEPT = 2**28
-"""Numbers that all parts of a row that wait have together, of two bytes each, at most. From half of
-it on those that lack least are split first: every part has to be split until it is closed, whatever
-the order, and their children hardly wait. The leaves are kept as long as they take no more."""
+"""Numbers that all subdomains of a row that wait have together, of two bytes each, at most. From
+half of it on those that lack least are split first: every subdomain has to be split until it is closed,
+    whatever the order, and their children hardly wait. The leaves are kept as long as they take no
+    more."""
 
 SAMPLE, ENOUGH = 64, 0.25
 """An earlier proof's leaves are taken up if, of so many, such a share closes as they are."""
@@ -54,11 +55,12 @@ class Ground:
 
 
 class HullTree:
-    """The parts of one row.
+    """The subdomains of one row.
 
     Args:
         ground: what it grows on.
-        whole: the row as one part, with multipliers most of which are settled for all parts.
+        whole: the row as one subdomain, with multipliers most of which are settled for all
+            subdomains.
         moving: the units whose shares are not, a mask; those of the second layer left out.
     """
 
@@ -70,22 +72,22 @@ class HullTree:
         chain, index_map = self.bounds.chain, ground.index_map
         self.index_map = IndexMap.of(chain, index_map.units, index_map.coordinates)
         self.room = MOST_KEPT // max(chain.entries + UNIT_NUMBERS * sum(chain.sizes), 1)
-        """How many parts there is room for."""
+        """How many subdomains there is room for."""
         self.reached = math.inf
-        """The least rigorous bound by which a part was closed."""
+        """The least rigorous bound by which a subdomain was closed."""
         self._leaves: list[HullSubdomains] = []
         self._count = 0
 
     @property
     def saved_tree(self) -> SavedTree | None:
-        """The parts that were closed, unless they were too many."""
+        """The subdomains that were closed, unless they were too many."""
         if not 0 < self._count <= self.room:
             return None
         leaves = HullSubdomains.joined(self._leaves)
         return SavedTree(self.ground.index_map, self.whole, self.moving, self.index_map, leaves)
 
     def fits(self, cover: Cover) -> bool:
-        """Whether the leaves of an earlier proof close parts of this row, to judge by a few."""
+        """Whether leaves of an earlier proof close subdomains of this row, to judge by a few."""
         some = cover[:: max(1, len(cover) // SAMPLE)]
         closed = self.bounds.certified(some) >= 0
         return bool(closed.double().mean() >= ENOUGH)
@@ -109,11 +111,11 @@ class HullTree:
         return HullSubdomains.joined(left)
 
     def proved(self, left: HullSubdomains, most: int) -> bool:
-        """Whether all parts get closed, starting from those that are left of the row.
+        """Whether all subdomains get closed, starting from those that are left of the row.
 
         Args:
             left: these.
-            most: parts after which the row is given up.
+            most: subdomains after which the row is given up.
         """
         waiting, spent = Waiting(), 0
         while True:
@@ -143,7 +145,7 @@ class HullTree:
         return found.left
 
     def _close(self, bounds: Tensor, subdomains: HullSubdomains) -> None:
-        """Take note of parts that are closed, with their bounds."""
+        """Take note of subdomains that are closed, with their bounds."""
         if not len(subdomains):
             return
         self.reached = min(self.reached, float(bounds.min()))

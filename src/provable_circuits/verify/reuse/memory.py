@@ -20,7 +20,8 @@ from provable_circuits.verify.encoding.encoder import Query
 from provable_circuits.verify.neuron_hull.proof_reuse import SavedTrees
 
 MOST_NUMBERS = 2**25
-"""Numbers that the ends of circuits' own tensors hold, at most: half a gigabyte with both ends."""
+"""Numbers that the bounds of circuits' own tensors hold, at most: half a gigabyte with both
+bounds."""
 
 
 @dataclass(slots=True, eq=False)
@@ -30,10 +31,11 @@ class Memory:
     Attributes:
         whole: of the network's tensors and the patch source's, [k, *shape].
         lines: of activations that read them.
-        closer: of which of them the ends were brought closer by hulls, and for which input.
-        started: of such tensors, the ends that were reached, and which units were bounded already.
+        tightened: of which of them the bounds were tightened by hulls, and for which input.
+        started: of such tensors, the bounds that were reached, and which units were bounded
+            already.
         cut: of circuits' own tensors, with the channels that they hold.
-        outlines: how rows were split when they were last proved by hulls.
+        saved_trees: how rows were split when they were last proved by hulls.
     """
 
     whole: dict[str, Interval] = field(default_factory=dict)
@@ -101,7 +103,7 @@ class Memory:
     def keep_tightened(
         self, name: str, readers: Iterable[str], problem: int, ends: Interval
     ) -> None:
-        """Keep closer ends [1, *shape] of a common tensor for one input; ``readers`` read it."""
+        """Keep tighter bounds [1, *shape] of a common tensor for one input; ``readers`` read it."""
         place = torch.tensor([problem], device=ends[0].device)
         lower, upper = self.whole[name]
         self.whole[name] = (
@@ -126,11 +128,11 @@ class Memory:
 
 
 def expanded(ends: Interval, count: int) -> Interval:
-    """The ends with a row for each problem."""
+    """The bounds with a row for each problem."""
     lower, upper = ends
     return lower.expand(count, *lower.shape[1:]), upper.expand(count, *upper.shape[1:])
 
 
 def moved(ends: Interval, device: torch.device) -> Interval:
-    """The ends on a device."""
+    """The bounds on a device."""
     return ends[0].to(device), ends[1].to(device)

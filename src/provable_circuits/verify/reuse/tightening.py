@@ -15,11 +15,11 @@ from provable_circuits.verify.reuse.memory import Memory
 def tighten_common(
     memory: Memory, bounds: Bounds, common: Collection[str], problems: Tensor
 ) -> None:
-    """Bring the ends of tensors that all questions have in common closer, once for all of them.
+    """Tighten the bounds of tensors that all questions have in common, once for all of them.
 
     Args:
         memory: what is remembered of these tensors.
-        bounds: enclosures of one question, of the kind that can be condensed.
+        bounds: enclosures of one question, of the kind that can be presolved.
         common: the tensors, of which some are read by activations.
         problems: for which inputs of the claim.
     """

@@ -67,7 +67,7 @@ class IncompleteBatch:
         self.context = context
         self._splitting = Backoff()
         self._left: dict[int, tuple[OpenBatch, int]] = {}
-        """By the bits of a circuit that the last screening left open, where it is."""
+        """By the bits of a circuit that the last incomplete batch left open, where it is."""
 
     def answers(self, circuits: Sequence[Circuit], deadline: Deadline) -> list[Verdict | None]:
         """A verdict for each circuit that the cheap stages decide."""
@@ -90,11 +90,11 @@ class IncompleteBatch:
         return found
 
     def forget(self) -> None:
-        """Forget what the last screening left open."""
+        """Forget what the last incomplete batch left open."""
         self._left.clear()
 
     def split(self, circuit: Circuit, deadline: Deadline) -> Proved | None:
-        """A proof by a few splits, of a circuit that the last screening left open.
+        """A proof by a few splits, of a circuit that the last incomplete batch left open.
 
         As long as that goes well, all that were bounded together with it are split as well.
         """

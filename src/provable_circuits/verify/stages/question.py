@@ -54,7 +54,7 @@ COSTLIEST = 0.8
 """The share of the relaxation's costs whose units are tightened before an attack."""
 
 FEW_SUBDOMAINS = 16
-"""Parts of a large network after which hulls are tried."""
+"""Subdomains of a large network after which hulls are tried."""
 
 REPLAYED = 4
 """How many of a batch of candidates are replayed, best first."""
@@ -416,7 +416,7 @@ class Question:
         return search.resume()
 
     def _loose(self, problems: Tensor) -> Tensor:
-        """For each of some inputs, whether hulls may still bring common tensors closer; a mask."""
+        """For each of some inputs, whether hulls may still tighten common tensors; a mask."""
         structure = self.structure
         read = {node.inputs[0] for node in structure.activations} - structure.single_layer
         loose = self.knowledge.memory.loose(self.query.common & read, problems)
