@@ -21,6 +21,10 @@ gradients, does not depend on the clock.
 References: Kingma and Ba, "Adam: a method for stochastic optimization" (2015); Tashiro, Song and
 Ermon, "Diversity can be transferred: output diversification for white- and black-box attacks"
 (2020), for the random directions of the outputs.
+
+Projected gradient descent as an attack: Madry, Makelov, Schmidt, Tsipras and Vladu (2018), Towards
+Deep Learning Models Resistant to Adversarial Attacks. Ours: patch values are attacked as inputs
+are, and starts come from the bounds of a search.
 """
 
 from __future__ import annotations

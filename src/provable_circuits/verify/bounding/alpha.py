@@ -9,6 +9,10 @@ function is run at x,
     d bound / d slope_i = max(A_i, 0) v_i,        d bound / d multiplier_i = -s_i v_i.
 
 The ascent itself is plain floating point; its result is evaluated rigorously once at the end.
+
+Known as alpha-CROWN: Xu et al. (2021), Fast and Complete: Enabling Complete Neural Network
+Verification with Rapid and Massively Parallel Incomplete Verifiers; and, for splits, as beta-CROWN:
+Wang et al. (2021), Beta-CROWN: Efficient Bound Propagation with Per-neuron Split Constraints.
 """
 
 from __future__ import annotations

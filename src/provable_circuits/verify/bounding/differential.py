@@ -12,6 +12,10 @@ differ by
 
 The tensor of C' then lies in the tensor of C plus the difference. Where a removed component varies
 little over the domain, however large it is, the enclosures of C' are nearly as tight as those of C.
+
+Differential verification of two networks is known: Paulsen, Wang and Wang (2020), ReluDiff:
+Differential Verification of Deep Neural Networks. Ours: the two are circuits of one network, and
+the bounds of the one that was proved carry over to the other without a backward pass.
 """
 
 from __future__ import annotations

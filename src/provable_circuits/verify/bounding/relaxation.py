@@ -18,6 +18,9 @@ Sigmoid and tanh:
     slack of 1e-12 plus relative 1e-12 exceeds both, and the error of the functions themselves.
 Square:
     above the chord, below the tangent at the midpoint.
+
+For ReLUs the lines of CROWN (Zhang et al., 2018), inside of the triangle relaxation: Ehlers (2017),
+Formal Verification of Piece-Wise Linear Feed-Forward Neural Networks.
 """
 
 from __future__ import annotations

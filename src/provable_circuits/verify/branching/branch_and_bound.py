@@ -9,6 +9,10 @@ subdomain is a linear program, whose duals close it (``leaf``). With a piecewise
 search ends, up to rounding at the threshold: there are finitely many subdomains.
 
 Every bound also points to a corner of the region, which is tried as a candidate witness.
+
+Branch and bound for networks: Bunel et al. (2020), Branch and Bound for Piecewise Linear Neural
+Network Verification. Ours: all open objectives of a question share one tree of batches, and a split
+is chosen by one backward pass for both sides.
 """
 
 from __future__ import annotations

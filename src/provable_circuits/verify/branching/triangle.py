@@ -19,6 +19,9 @@ a candidate witness.
 
 Alpha and beta by gradient ascent (``slopes``) come near the optimum for many subdomains at once;
 this meets it for one. It pays where few units are unstable and the tree would grow large.
+
+The relaxation is that of Ehlers (2017), Formal Verification of Piece-Wise Linear Feed-Forward
+Neural Networks. The solver only chooses; what is proved, a rigorous backward pass proves.
 """
 
 from __future__ import annotations

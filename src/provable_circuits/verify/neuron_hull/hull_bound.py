@@ -42,6 +42,11 @@ h, g, x, y and z as large as they can get. A term of S is met, each time with ga
 
 That is five times or less, so 8 gamma(N) S covers everything, the rounding of S included. Products
 that underflow lose TINY each.
+
+Convex hulls of single neurons: Anderson, Huchette, Ma, Tjandraatmadja and Vielma (2020), Strong
+Mixed-Integer Programming Formulations for Trained Neural Networks. Ours: the hull is taken over the
+box of the inputs and of what remains of lower layers, its weights are chosen by ascent, and the
+bound is rigorous for any choice.
 """
 
 from __future__ import annotations

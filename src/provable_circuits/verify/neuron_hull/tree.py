@@ -25,9 +25,9 @@ WIDTH = 16
 
 MOST_KEPT = 2**28
 """Numbers that all subdomains of a row that wait have together, of two bytes each, at most. From
-half of it on those that lack least are split first: every subdomain has to be split until it is closed,
-    whatever the order, and their children hardly wait. The leaves are kept as long as they take no
-    more."""
+half of it on those that lack least are split first: every subdomain has to be split until it is
+closed, whatever the order, and their children hardly wait. The leaves are kept as long as they take
+no more."""
 
 SAMPLE, ENOUGH = 64, 0.25
 """An earlier proof's leaves are taken up if, of so many, such a share closes as they are."""
