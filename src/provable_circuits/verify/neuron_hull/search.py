@@ -3,9 +3,9 @@
 For each input of the question with open rows the network is presolved (``presolve``). The bounds of
 the second layer's units are tightened first (``tightening``). Then each row is bounded, and its
 subdomains in which some units, of any layer, have fixed signs. What is chosen for the whole row
-settles most of the lines for its subdomains (``lines``). A row that an earlier question was about is split
-as it was then, if that still serves (``saved_tree``). The search gives up rows that take too many
-subdomains, or stay open with all signs fixed; ``branching`` may still decide them.
+settles most of the lines for its subdomains (``lines``). A row that an earlier question was about
+is split as it was then, if that still serves (``saved_tree``). The search gives up rows that take
+too many subdomains, or stay open with all signs fixed; ``branching`` may still decide them.
 """
 
 from __future__ import annotations
