@@ -52,7 +52,12 @@ class Stage(StrEnum):
     WORKER = "worker", "a worker process, which ended before it answered"
 
 
+def stage_named(name: str) -> Stage | str:
+    """The stage of a name; the name itself where it is that of an outside verifier."""
+    return {stage.value: stage for stage in Stage}.get(name, name)
+
+
 def described(stage: str) -> str:
     """A stage in a few words."""
-    names = {member.value: member for member in Stage}
-    return names[stage].description if stage in names else f"the outside verifier {stage}"
+    known = stage_named(stage)
+    return known.description if isinstance(known, Stage) else f"the outside verifier {stage}"

@@ -39,12 +39,12 @@ def built(inputs: int, *operations: Linear | ReLU) -> Graph:
     return builder.build([value])
 
 
-def peaked(seed: int, inputs: int, terms: int, subdomains: int) -> tuple[Graph, list[Fraction]]:
+def peaked(seed: int, inputs: int, terms: int, parts: int) -> tuple[Graph, list[Fraction]]:
     """1 - sum_i s_i |a_i . x - a_i . p|: its maximum is 1, at p alone, a point of fractions."""
     dice = np.random.default_rng(seed)
     rows = np.concatenate([np.eye(inputs), dice.integers(-5, 6, (terms, inputs))])
-    top = dice.integers(1 - subdomains, subdomains, inputs)
-    both = np.concatenate([rows * subdomains, -rows * subdomains])
+    top = dice.integers(1 - parts, parts, inputs)
+    both = np.concatenate([rows * parts, -rows * parts])
     shift = np.concatenate([-rows @ top, rows @ top])
     scale = dice.integers(1, 4, len(rows))
     graph = built(
@@ -53,7 +53,7 @@ def peaked(seed: int, inputs: int, terms: int, subdomains: int) -> tuple[Graph, 
         ReLU(),
         Linear(-f64(np.concatenate([scale, scale])).unsqueeze(0), f64([PEAK])),
     )
-    return graph, [Fraction(int(t), subdomains) for t in top]
+    return graph, [Fraction(int(t), parts) for t in top]
 
 
 def asked(inputs: int, *constraints: str, box: tuple[str, str] = ("-1", "1")) -> Property:
@@ -80,8 +80,8 @@ def point(verdict: PropertyVerdict) -> list[Fraction]:
 
 @pytest.mark.parametrize(("inputs", "terms"), [(1, 1), (2, 2), (3, 3), (5, 4), (4, 8)])
 @pytest.mark.parametrize("parts", [8, 3])
-def test_a_maximum_that_is_reached(inputs: int, terms: int, subdomains: int) -> None:
-    graph, top = peaked(inputs * terms + subdomains, inputs, terms, subdomains)
+def test_a_maximum_that_is_reached(inputs: int, terms: int, parts: int) -> None:
+    graph, top = peaked(inputs * terms + parts, inputs, terms, parts)
     touched = decide(graph, asked(inputs, "(>= Y_0 1.0)"), max_nodes=NODES)
     assert touched.status == "violated"
     assert point(touched) == top

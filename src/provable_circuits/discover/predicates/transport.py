@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,7 @@ from provable_circuits.network.graph import Graph, Node
 from provable_circuits.network.layers import Layer
 from provable_circuits.portable import Portable
 from provable_circuits.verify import verdict
+from provable_circuits.verify.stage import stage_named
 from provable_circuits.verify.verdict import Verdict
 
 
@@ -85,8 +87,8 @@ def pack_verdicts(verdicts: Sequence[Verdict]) -> bytes:
 
 def unpack_verdicts(data: bytes) -> list[Verdict]:
     """The verdicts that were packed."""
-    verdicts: list[Verdict] = _portable().unpack(data)
-    return verdicts
+    verdicts: list[Any] = _portable().unpack(data)
+    return [replace(verdict, stage=stage_named(verdict.stage)) for verdict in verdicts]
 
 
 def _fixed(claim: Claim, components: Components) -> Claim:
