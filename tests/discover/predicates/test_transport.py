@@ -333,13 +333,14 @@ def some_verdicts() -> list[pc.Verdict]:
     ranging = pc.Witness(0, z, math.inf, z, z * math.inf, patch_input=z.flip(0))
     hull = pc.Witness(3, z, 5e-324, z, z, patch_values={"relu": z[None], "b": z.reshape(3, 1)})
     return [
-        pc.Proved(-0.1, "linear"),
-        pc.Proved(-0.0, "inert"),
-        pc.Proved(-math.inf, "linear"),
-        *(pc.Refuted(witness, "attack") for witness in (plain, ranging, hull)),
-        pc.Undecided("time", "splitting"),
-        pc.Undecided("memory", "linear", 0.1 + 0.2),
+        pc.Proved(-0.1, Stage.LINEAR),
+        pc.Proved(-0.0, Stage.INERT),
+        pc.Proved(-math.inf, Stage.LINEAR),
+        *(pc.Refuted(witness, Stage.ATTACK) for witness in (plain, ranging, hull)),
+        pc.Undecided("time", Stage.SPLITTING),
+        pc.Undecided("memory", Stage.LINEAR, 0.1 + 0.2),
         pc.Held(12, -0.3),
+        pc.Proved(-1.0, "Marabou"),
     ]
 
 
