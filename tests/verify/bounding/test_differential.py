@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from tests.verify.encoding.test_encoder import COMPONENTS, PATCHINGS, feeds, patch_values, weights
+from tests.verify.encoding.feeding import COMPONENTS, PATCHINGS, feeds, patch_values, weights
 from torch import Tensor
 
 from provable_circuits.claims.claim import Claim

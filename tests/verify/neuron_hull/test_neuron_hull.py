@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import linprog
-from tests.verify.test_limits import pools
-from torch import Tensor, nn
+from tests.verify.neuron_hull.questions import images, question
+from torch import Tensor
 
 import provable_circuits as pc
 from provable_circuits.network.execution import evaluate
@@ -489,27 +489,6 @@ def test_no_bound_is_had_from_what_is_not_finite() -> None:
     chosen = replace(start, shares=start.shares[:, :0])
     none = small.with_shares(given, worthless, torch.zeros(FIRST, dtype=torch.bool))
     assert certify(given, none, given.goal, signs, chosen).value.tolist() == [-torch.inf] * 3
-
-
-def images(seed: int, scale: float = 1.0) -> pc.Graph:
-    return pools(seed, nn.AvgPool2d, scale)
-
-
-def question(
-    dice: torch.Generator, graph: pc.Graph, radius: float | Tensor = 0.1
-) -> tuple[Query, Presolver]:
-    """A question about it, and its outputs presolved."""
-    components = graph.components("filter")
-    x = torch.rand(1, 8, 8, generator=dice)
-    source = pc.Ball(x, 1.2 * torch.as_tensor(radius))
-    patching, metric = pc.Reachable(domains=[source]), pc.LogitDifference(0.5, 0)
-    claim = pc.Claim([pc.Ball(x, radius)], patching, metric)
-    circuit = components.full().remove(components.names[0]).remove(components.names[5])
-    query = pc.Verifier(components, claim).encoder.encode(circuit)
-    bounds = Bounds(Structure(query.graph, torch.device("cpu")), Region(query.ranges), 1)
-    bounds.compute()
-    eye = torch.eye(3, dtype=torch.float64).unsqueeze(0)
-    return query, Presolver(bounds, query.graph.outputs[0], eye, eye.new_zeros(3))
 
 
 def anywhere(dice: torch.Generator, query: Query, count: int) -> dict[str, Tensor]:
