@@ -17,6 +17,8 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/test_rounding.py",
         "tests/verify/test_inconsistency.py",
         "tests/network/test_ops.py",
+        "tests/network/test_ops_linear.py",
+        "tests/network/test_ops_intervals.py",
     ),
     "verify/bounding/crown.py": ("tests/verify/bounding/test_crown.py",),
     "verify/bounding/differential.py": ("tests/verify/bounding/test_differential.py",),

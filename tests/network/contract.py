@@ -1,6 +1,7 @@
 """The rows of the contract of operations: one per operation or variant.
 
-To add an operation, add its row to ``ROWS`` and its exact definition to ``exact``.
+To add an operation, add its row to ``ROWS`` and its exact definition to ``exact``
+in ``tests/network/definitions.py``.
 """
 
 from __future__ import annotations
