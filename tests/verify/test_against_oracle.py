@@ -15,8 +15,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.oracle.cases import Case, Truth, broken, draw, fully_connected, kinks, small
+from tests.oracle.cases import Case, Truth, broken, draw, small
 from tests.oracle.milp import NODES as MILP_NODES
+from tests.oracle.random_networks import fully_connected, kinks
 from tests.oracle.regions import Region
 from tests.verify.around import around
 

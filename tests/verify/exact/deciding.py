@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 import torch
-from tests.oracle.cases import graph_of
 from tests.oracle.network import INPUT, Network, Writer
+from tests.oracle.random_networks import graph_of
 from torch import nn
 
 import provable_circuits as pc

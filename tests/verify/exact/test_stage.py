@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 import torch
 from tests.clock import Clock
-from tests.oracle.cases import draw, fully_connected, graph_of
+from tests.oracle.cases import draw
 from tests.oracle.network import exact
+from tests.oracle.random_networks import fully_connected, graph_of
 from tests.verify.exact.deciding import at_or_above, circuit_of, decide, net_of
 from torch import nn
 
@@ -30,8 +31,6 @@ from provable_circuits.verify.exact.forms import Atoms, Form
 from provable_circuits.verify.exact.network import RationalNetwork
 from provable_circuits.verify.exact.stage import Exact, decide_exactly
 from provable_circuits.zoo import counterexample_network, xor_network
-
-# --- the toy networks -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

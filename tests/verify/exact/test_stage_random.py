@@ -9,9 +9,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.oracle.cases import Case, broken, draw, fully_connected, graph_of, small
+from tests.oracle.cases import Case, broken, draw, small
 from tests.oracle.line import maximum
 from tests.oracle.network import Network, Vector, exact
+from tests.oracle.random_networks import fully_connected, graph_of
 from tests.verify.exact.deciding import at_or_above, circuit_of, decide, net_of
 
 import provable_circuits as pc
