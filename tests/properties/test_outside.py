@@ -13,7 +13,7 @@ import torch
 from tests.clock import Clock
 from tests.oracle.cases import draw
 from tests.processes import PATIENCE, alive, wait_for
-from tests.verify.test_against_oracle import around
+from tests.verify.around import around
 
 import provable_circuits as pc
 from provable_circuits.errors import (

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from tests.oracle.cases import convolutional, fully_connected, residual
 from tests.oracle.milp import Question, solve
 from tests.oracle.network import Network
+from tests.oracle.random_networks import convolutional, fully_connected, residual
 from tests.oracle.regions import Region
 
 from provable_circuits.properties.vnnlib import Case, Property

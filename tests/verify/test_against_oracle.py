@@ -15,9 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.oracle.cases import Case, Truth, broken, draw, fully_connected, kinks, small
+from tests.oracle.cases import Case, Truth, broken, draw, small
 from tests.oracle.milp import NODES as MILP_NODES
+from tests.oracle.random_networks import fully_connected, kinks
 from tests.oracle.regions import Region
+from tests.verify.around import around
 
 import provable_circuits as pc
 from provable_circuits.verify.bounding import bounds
@@ -30,24 +32,6 @@ LOG = os.environ.get("ORACLE_LOG")
 
 WALKS = int(os.environ.get("ORACLE_WALKS", "10"))
 WALK_FIRST = int(os.environ.get("ORACLE_WALK_FIRST", "0"))
-
-GAPS = (1e-3, 1e-2, 0.1)
-NEAREST = 2e-5
-
-
-def around(case: Case, truth: Truth) -> list[tuple[float, str]]:
-    """Tolerances (fractions of the margin) on both sides of the threshold, and their verdicts."""
-    gap = GAPS[case.seed % len(GAPS)]
-    if case.metric.startswith("winner"):
-        holds = min(truth.low - max(gap, 1e-3), 1.0)
-        fails = max(truth.high + max(gap, 1e-3), 0.0)
-        asked = [(holds, "proved")] if holds >= 0 else []
-        return asked + ([(fails, "refuted")] if fails <= 1 else [])
-    step = max(gap * abs(truth.high), NEAREST)
-    asked = [(truth.high + step, "proved")]
-    if truth.low - step > 0:
-        asked.append((truth.low - step, "refuted"))
-    return asked
 
 
 def check(case: Case, tolerance: float, wanted: str, verdict: pc.Verdict) -> None:

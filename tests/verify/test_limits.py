@@ -8,40 +8,12 @@ import math
 import pytest
 import torch
 from tests.clock import Clock
-from tests.verify.test_verifier import claim_for, dense, residual
-from torch import nn
+from tests.verify.networks import claim_for, dense, hard, pools, residual
 
 import provable_circuits as pc
 from provable_circuits.errors import ArgumentError
 from provable_circuits.verify.reuse import memory
 from provable_circuits.verify.stages.incomplete_batch import IncompleteBatch
-
-
-def pools(seed: int = 0, pool: type[nn.Module] = nn.MaxPool2d, scale: float = 1.0) -> pc.Graph:
-    """A network whose question needs branching over wide domains, all weights times a scale."""
-    torch.manual_seed(seed)
-    net = nn.Sequential(
-        nn.Conv2d(1, 4, 3, padding=1),
-        nn.ReLU(),
-        pool(2),
-        nn.Conv2d(4, 6, 3, padding=1),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(96, 12),
-        nn.ReLU(),
-        nn.Linear(12, 3),
-    )
-    with torch.no_grad():
-        for parameter in net.parameters():
-            parameter.mul_(scale)
-    return pc.Graph.from_torch(net, torch.zeros(1, 1, 8, 8))
-
-
-def hard(graph: pc.Graph) -> tuple[pc.Circuit, pc.Claim]:
-    components = graph.components("filter")
-    x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(2))
-    claim = pc.Claim([pc.Ball(x, 0.3)], pc.Reachable(eps=0.3), pc.LogitDifference(0.5, 0))
-    return components.full().remove(components.names[0]).remove(components.names[5]), claim
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import importlib
 
 import pytest
 import torch
-from tests.verify.test_limits import hard, pools
+from tests.verify.networks import hard, pools
 from torch import nn
 
 import provable_circuits as pc

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from tests.clock import Clock
-from tests.verify.test_verifier import dense
+from tests.verify.networks import dense
 
 import provable_circuits as pc
 from provable_circuits.discover.algorithms.greedy import greedy

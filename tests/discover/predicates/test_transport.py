@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.verify.test_verifier import dense
+from tests.verify.networks import dense
 from torch import Tensor, nn
 
 import provable_circuits as pc

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.discover.results.wide import ASSUMED, wide
 from tests.discover.searching import MONOTONE, NOT_MONOTONE, Answer, Given, Logged
 from torch import nn
 
 import provable_circuits as pc
 from provable_circuits.discover.predicates.monotonicity import Monotonicity
 from provable_circuits.discover.results.guarantees import minimality, necessity
-from provable_circuits.network.components import Components
-from provable_circuits.network.graph import GraphBuilder
-from provable_circuits.network.ops import Linear
 from provable_circuits.progress import Progress
-
-ASSUMED = Monotonicity(False, True, "assumed")
-
-
-def wide(count: int) -> Components:
-    builder = GraphBuilder()
-    layer = builder.add("fc", Linear(torch.ones(count, 1)), builder.input("x", (1,)))
-    return builder.build([layer]).components("neuron")
 
 
 def search(answer: Answer, monotone: Monotonicity = NOT_MONOTONE, count: int = 4) -> Logged:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.discover.results.test_guarantees import ASSUMED, wide
+from tests.discover.results.wide import ASSUMED, wide
 from tests.discover.searching import MONOTONE, Given, Logged
 
 import provable_circuits as pc

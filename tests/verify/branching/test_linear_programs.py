@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.optimize import linprog
-from tests.oracle.cases import graph_of
+from tests.oracle.random_networks import graph_of
 from tests.verify.small import MARGIN, at_least, drawn, largest, row_of
 
 from provable_circuits.properties import verify as module

@@ -9,7 +9,7 @@ from dataclasses import astuple, replace
 
 import pytest
 import torch
-from tests.verify.neuron_hull.test_neuron_hull import images, question
+from tests.verify.neuron_hull.questions import images, question
 from torch import Tensor
 
 import provable_circuits as pc

@@ -9,7 +9,7 @@ import pytest
 import torch
 from tests.clock import Clock
 from tests.discover.searching import Logged
-from tests.verify.test_verifier import PATCHINGS, dense, residual
+from tests.verify.networks import PATCHINGS, dense, residual
 
 import provable_circuits as pc
 from provable_circuits.discover.algorithms.greedy import greedy
