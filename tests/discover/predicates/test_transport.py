@@ -30,6 +30,7 @@ from provable_circuits.errors import ArgumentError
 from provable_circuits.network import ops
 from provable_circuits.network.execution import run
 from provable_circuits.network.graph import GraphBuilder
+from provable_circuits.verify.stage import Stage
 
 SETTINGS = {"timeout": 20.0, "seed": 3, "device": "cpu"}
 CENTERS = torch.rand(2, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
