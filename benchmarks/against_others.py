@@ -43,8 +43,8 @@ from measuring.milp import solve
 from measuring.settings import SETTINGS, Setting, network
 from measuring.tables import made_with, put, table
 from provable_circuits.errors import MissingExtraError
-from provable_circuits.verify.export import export_query
-from provable_circuits.verify.outside.marabou import Marabou
+from provable_circuits.properties.export import export_query
+from provable_circuits.properties.outside.marabou import Marabou
 
 REPEATS = 3
 ASKED = {(0.01, "HiGHS"): 200, (0.05, "HiGHS"): 100, (0.01, "Marabou"): 300, (0.05, "Marabou"): 300}

@@ -25,8 +25,8 @@ import torch
 
 import provable_circuits as pc
 from measuring.tables import made_with, put, table
-from provable_circuits.discover.distributed import Distributed
-from provable_circuits.discover.predicate import Decided
+from provable_circuits.discover.predicates.distributed import Distributed
+from provable_circuits.discover.predicates.predicate import Decided
 from provable_circuits.zoo.digits import load_digits
 from provable_circuits.zoo.mnist import mnist_network
 

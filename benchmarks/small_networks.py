@@ -25,8 +25,8 @@ import provable_circuits as pc
 from measuring.optimum import largest_difference, largest_output
 from measuring.small import Small, draw
 from provable_circuits.network.graph import Graph
-from provable_circuits.verify.property import decide
-from provable_circuits.verify.vnnlib import decimal_text, parse_property
+from provable_circuits.properties.verify import decide
+from provable_circuits.properties.vnnlib import decimal_text, parse_property
 
 MARGIN = 1e-3
 SOON, LATE = 10.0, 60.0

@@ -29,6 +29,8 @@ IMAGES = DOCS / "images"
 DRAWINGS = ("circuit.svg", "compared.svg", "witness.svg")
 """Files that the tutorial writes."""
 PAGES = ("tutorial.png", "report.png", "comparison.png")
+BY_HAND = ("stages.svg",)
+"""Files that are written by hand and left alone here."""
 WIDTH, HEIGHT = 1280, 1400
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 import provable_circuits as pc
-from provable_circuits.verify.export import export_query
+from provable_circuits.properties.export import export_query
 from provable_circuits.zoo import load_digits, mnist_network
 
 

@@ -8,14 +8,14 @@ import pytest
 
 LIMITED = (
     "discover.confirmation",
-    "discover.distributed",
-    "discover.predicate",
+    "discover.predicates.distributed",
+    "discover.predicates.predicate",
     "discover.search",
     "parallel",
     "verify.deadline",
-    "verify.outside.marabou",
-    "verify.outside.process",
-    "verify.property",
+    "properties.outside.marabou",
+    "properties.outside.process",
+    "properties.verify",
 )
 """The modules that measure a limit in seconds; the others only report how long something took."""
 

@@ -14,12 +14,12 @@ import torch
 from torch import nn
 
 import provable_circuits as pc
-from provable_circuits.discover.predicate import Decided, Sampled
+from provable_circuits.discover.predicates.predicate import Decided, Sampled
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.graph import GraphBuilder
 from provable_circuits.network.ops import Linear, ReLU
-from provable_circuits.verify.property import decide
-from provable_circuits.verify.vnnlib import parse_property
+from provable_circuits.properties.verify import decide
+from provable_circuits.properties.vnnlib import parse_property
 
 Call = Callable[[Any], object]
 

@@ -16,8 +16,8 @@ from torch import nn
 
 import provable_circuits as pc
 from provable_circuits.cli import main
-from provable_circuits.verify.property import decide
-from provable_circuits.verify.vnnlib import read_property
+from provable_circuits.properties.verify import decide
+from provable_circuits.properties.vnnlib import read_property
 
 Run = Callable[..., tuple[int, str, str]]
 

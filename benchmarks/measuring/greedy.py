@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 
 import provable_circuits as pc
 from provable_circuits.discover import search as searching
-from provable_circuits.discover.greedy import greedy
-from provable_circuits.discover.monotonicity import Monotonicity, monotonicity
-from provable_circuits.discover.predicate import Decided
+from provable_circuits.discover.algorithms.greedy import greedy
+from provable_circuits.discover.predicates.monotonicity import Monotonicity, monotonicity
+from provable_circuits.discover.predicates.predicate import Decided
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -30,12 +30,12 @@ from scipy.optimize import Bounds as Ends
 from scipy.optimize import LinearConstraint, milp
 from scipy.sparse import csr_array, vstack
 
-from provable_circuits.claims.encoding import InputRange, Query
 from provable_circuits.network.dense import dense
 from provable_circuits.network.graph import Graph
 from provable_circuits.network.ops import Add, Constant, Input, Linear, ReLU
-from provable_circuits.verify.bounds import Bounds, Structure
-from provable_circuits.verify.region import Region
+from provable_circuits.verify.bounding.bounds import Bounds, Structure
+from provable_circuits.verify.bounding.region import Region
+from provable_circuits.verify.encoding.encoder import InputRange, Query
 
 Floats = NDArray[np.float64]
 Form = tuple[csr_array, Floats]

@@ -26,10 +26,10 @@ if find_spec("torch") is not None:
         Reachable,
         Zero,
     )
-    from provable_circuits.discover import minimality
     from provable_circuits.discover.api import blocking_set, discover
-    from provable_circuits.discover.result import BlockingSet, Result
-    from provable_circuits.discover.run import Run
+    from provable_circuits.discover.results import minimality
+    from provable_circuits.discover.results.result import BlockingSet, Result
+    from provable_circuits.discover.results.run import Run
     from provable_circuits.errors import ProvableCircuitsError
     from provable_circuits.network.circuit import Circuit
     from provable_circuits.network.components import Component, Components

@@ -41,7 +41,7 @@ class Portable:
 
     def pack(self, value: Any) -> bytes:
         """The bytes of a tree."""
-        writer = _Writer(self._names)
+        writer = _TextWriter(self._names)
         tree = json.dumps(writer.written(value), allow_nan=False)
         return safetensors.torch.save(writer.tensors, {"tree": tree})
 
@@ -93,7 +93,7 @@ class Portable:
         return made
 
 
-class _Writer:
+class _TextWriter:
     """A tree while it is written; a tensor that occurs twice is written once."""
 
     def __init__(self, names: Mapping[type, str]) -> None:
@@ -134,7 +134,7 @@ class _Writer:
         return self._seen[id(value)][0]
 
 
-class _Digests(_Writer):
+class _Digests(_TextWriter):
     """A tree with the digest of each tensor in its place."""
 
     def _tensor(self, value: Tensor | np.ndarray[Any, Any]) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from provable_circuits.discover.monotonicity import Monotonicity
-from provable_circuits.discover.predicate import Predicate
+from provable_circuits.discover.predicates.monotonicity import Monotonicity
+from provable_circuits.discover.predicates.predicate import Predicate
 from provable_circuits.discover.search import Search
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Component, Components

@@ -11,8 +11,8 @@ from torch import nn
 
 import provable_circuits as pc
 from provable_circuits.errors import DataError
-from provable_circuits.verify.bounds import Bounds
-from provable_circuits.verify.inert import Inert
+from provable_circuits.verify.bounding.bounds import Bounds
+from provable_circuits.verify.bounding.redundant import RedundantRemoval
 
 SIDE = 16
 
@@ -77,10 +77,10 @@ def test_sampling_has_nothing_to_confirm() -> None:
 def gullible(monkeypatch: pytest.MonkeyPatch) -> None:
     """A verifier that takes every removal from a proved circuit for redundant."""
 
-    def every(self: Inert, known: object, circuit: object) -> torch.Tensor:
+    def every(self: RedundantRemoval, known: object, circuit: object) -> torch.Tensor:
         return torch.ones(self.encoder.count, dtype=torch.bool) & (known is not None)
 
-    monkeypatch.setattr(Inert, "settled", every)
+    monkeypatch.setattr(RedundantRemoval, "settled", every)
 
 
 @pytest.mark.usefixtures("gullible")

@@ -13,9 +13,9 @@ from torch import nn
 
 import provable_circuits as pc
 from provable_circuits.discover.api import ALGORITHMS
-from provable_circuits.discover.minimality import NOTIONS
-from provable_circuits.discover.monotonicity import monotonicity
-from provable_circuits.discover.predicate import Decided
+from provable_circuits.discover.predicates.monotonicity import monotonicity
+from provable_circuits.discover.predicates.predicate import Decided
+from provable_circuits.discover.results.minimality import NOTIONS
 from provable_circuits.network.components import Components
 from provable_circuits.zoo.toy import ToyNetwork, counterexample_network, xor_network
 

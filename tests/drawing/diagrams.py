@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from provable_circuits.drawing.diagram import STATUSES, Column, Diagram, Link, Node
+from provable_circuits.drawing.diagram import STATUSES, Column, Diagram, DiagramNode, Link
 
 
 def diagram(
@@ -18,7 +18,7 @@ def diagram(
         Column(
             f"conv{i}",
             tuple(
-                Node(f"conv{i}/{prefix}{j}", f"{prefix}{j}", statuses[j % len(statuses)])
+                DiagramNode(f"conv{i}/{prefix}{j}", f"{prefix}{j}", statuses[j % len(statuses)])
                 for j in range(size)
             ),
         )

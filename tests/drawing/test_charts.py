@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from provable_circuits.drawing.axes import Axes, ticks
 from provable_circuits.drawing.charts import Series, bars, lines, scatter, steps
-from provable_circuits.drawing.scene import Box, Group, Item, Path, Scene, Text
+from provable_circuits.drawing.scene import Group, Item, Path, Rectangle, Scene, Text
 from provable_circuits.drawing.svg import svg
 from provable_circuits.drawing.text import text_width
 from provable_circuits.errors import ArgumentError
@@ -27,8 +27,8 @@ def parts(items: tuple[Item, ...]) -> Iterator[Item]:
             yield from parts(item.items)
 
 
-def shapes(scene: Scene, role: str) -> list[Box | Path]:
-    return [i for i in parts(scene.items) if isinstance(i, Box | Path) and i.role == role]
+def shapes(scene: Scene, role: str) -> list[Rectangle | Path]:
+    return [i for i in parts(scene.items) if isinstance(i, Rectangle | Path) and i.role == role]
 
 
 def texts(scene: Scene) -> list[Text]:
@@ -67,7 +67,7 @@ def test_only_finite_numbers_are_shown(value: float) -> None:
 
 
 def test_places_run_to_the_right_and_upwards() -> None:
-    axes = Axes(Box(10, 20, 100, 50, "frame"), (0, 1, 2), (0, 5))
+    axes = Axes(Rectangle(10, 20, 100, 50, "frame"), (0, 1, 2), (0, 5))
     assert axes.place(0, 0) == (10, 70)
     assert axes.place(2, 5) == (110, 20)
 
@@ -107,7 +107,7 @@ def test_steps_hold_until_the_next() -> None:
 
 def test_points_that_coincide_are_one_larger_mark() -> None:
     scene = scatter([Series("greedy", ((1, 2), (1, 2), (3, 4)))], **NAMES)
-    first, second = (s for s in shapes(scene, "mark series-1") if isinstance(s, Box))
+    first, second = (s for s in shapes(scene, "mark series-1") if isinstance(s, Rectangle))
     assert first.width > second.width
     titles = [item.title for item in scene.items if isinstance(item, Group)]
     assert titles == ["greedy: 2 at 1 (2 times)", "greedy: 4 at 3"]
@@ -118,7 +118,7 @@ def test_series_differ_without_colours() -> None:
     kinds = []
     for i in range(1, 5):
         shape = shapes(scene, f"mark series-{i}")[-1]
-        is_box = isinstance(shape, Box)
+        is_box = isinstance(shape, Rectangle)
         kinds.append(shape.radius > 0 if is_box else len(shape.strokes[0]))  # type: ignore[union-attr]
     assert len(set(kinds)) == 4
 
@@ -143,8 +143,8 @@ def test_nothing_to_show_is_said() -> None:
 def test_bars_are_as_long_as_their_parts() -> None:
     rows = {"bounds": {"proved": 6, "refuted": 2}, "attack": {"refuted": 4}, "exact": {}}
     scene = bars(rows, title="Verdicts", x="questions", parts=("proved", "refuted", "undecided"))
-    proved = [b for b in shapes(scene, "mark series-1") if isinstance(b, Box)][-1]
-    refuted = [b for b in shapes(scene, "mark series-2") if isinstance(b, Box)][-2:]
+    proved = [b for b in shapes(scene, "mark series-1") if isinstance(b, Rectangle)][-1]
+    refuted = [b for b in shapes(scene, "mark series-2") if isinstance(b, Rectangle)][-2:]
     assert proved.width == pytest.approx(3 * refuted[0].width)
     assert refuted[1].width == pytest.approx(2 * refuted[0].width)
     assert refuted[0].x == pytest.approx(proved.right)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import pytest
 from tests.drawing.diagrams import compared, diagram, gathered, residual
 
-from provable_circuits.drawing.diagram import Column, Diagram, Link, Node
+from provable_circuits.drawing.diagram import Column, Diagram, DiagramNode, Link
 from provable_circuits.drawing.layout import MARGIN, Layout, Route, arrange
 from provable_circuits.drawing.panels import HEAD, HEADING, LABEL, NOTE, Panel
-from provable_circuits.drawing.scene import Box
+from provable_circuits.drawing.scene import Rectangle
 from provable_circuits.drawing.text import text_width
 
 SIZES = {
@@ -22,11 +22,11 @@ SIZES = {
 }
 
 
-def boxes(panel: Panel) -> list[Box]:
+def boxes(panel: Panel) -> list[Rectangle]:
     return [spot.box for spot in panel.spots]
 
 
-def apart(a: Box, b: Box, gap: float = 0.0) -> bool:
+def apart(a: Rectangle, b: Rectangle, gap: float = 0.0) -> bool:
     return (
         a.right + gap <= b.x
         or b.right + gap <= a.x
@@ -35,7 +35,7 @@ def apart(a: Box, b: Box, gap: float = 0.0) -> bool:
     )
 
 
-def inside(inner: Box, outer: Box) -> bool:
+def inside(inner: Rectangle, outer: Rectangle) -> bool:
     return (
         outer.x <= inner.x
         and outer.y <= inner.y
@@ -77,21 +77,21 @@ def test_it_fills_a_page(sizes: list[int]) -> None:
 def test_the_legend_is_apart_and_inside(sizes: list[int]) -> None:
     layout = arrange(compared(sizes))
     keys = [
-        Box(key.box.x, key.box.y, 30 + text_width(key.words, NOTE), key.box.height, "key")
+        Rectangle(key.box.x, key.box.y, 30 + text_width(key.words, NOTE), key.box.height, "key")
         for key in layout.keys
     ]
-    assert all(inside(key, Box(0, 0, layout.width, layout.height, "paper")) for key in keys)
+    assert all(inside(key, Rectangle(0, 0, layout.width, layout.height, "paper")) for key in keys)
     assert all(apart(a, b) for a, b in itertools.combinations(keys, 2))
     lowest = max(panel.box.bottom for panel in layout.panels)
     assert all(key.y > lowest for key in keys)
 
 
-def way_boxes(layout: Layout, routes: Sequence[Route] | None = None) -> list[Box]:
+def way_boxes(layout: Layout, routes: Sequence[Route] | None = None) -> list[Rectangle]:
     """The segments of ways around panels: of some connections, or of all."""
     boxes = []
     for route in layout.routes if routes is None else routes:
         for (x, y), (u, v) in itertools.pairwise(route.way):
-            boxes.append(Box(min(x, u), min(y, v), abs(x - u), abs(y - v), "segment"))
+            boxes.append(Rectangle(min(x, u), min(y, v), abs(x - u), abs(y - v), "segment"))
     return boxes
 
 
@@ -119,7 +119,7 @@ def test_ways_around_cross_no_panel_and_no_legend(drawn: Diagram) -> None:
     assert all(bool(route.way) != bool(route.band) for route in layout.routes)
     panels = [panel for panel in layout.panels if not panel.joins]
     for segment in way_boxes(layout):
-        assert inside(segment, Box(0, 0, layout.width, layout.height, "paper"))
+        assert inside(segment, Rectangle(0, 0, layout.width, layout.height, "paper"))
         assert all(apart(segment, panel.box) for panel in panels)
         assert all(apart(segment, key.box) for key in layout.keys)
 
@@ -175,7 +175,7 @@ def crossings(layout: Layout) -> int:
     )
 
 
-def touching(a: Box, b: Box, layout: Layout) -> bool:
+def touching(a: Rectangle, b: Rectangle, layout: Layout) -> bool:
     """Whether two segments are of the same way."""
     return any({a, b} <= set(way_boxes(layout, [route])) for route in layout.routes)
 
@@ -241,7 +241,7 @@ def test_many_kept_components_have_a_band_alone(sizes: list[int]) -> None:
 def test_long_names_are_shortened_in_the_middle() -> None:
     name = "/backbone/stages.3/blocks.11/conv2/Conv"
     column = Column(
-        name, (Node(f"{name}/a group of many pixels", "a group of many pixels", "kept"),)
+        name, (DiagramNode(f"{name}/a group of many pixels", "a group of many pixels", "kept"),)
     )
     (panel,) = arrange(Diagram((column,))).panels
     assert panel.heading.startswith("/back")

@@ -8,10 +8,10 @@ import pytest
 from tests.drawing.diagrams import compared
 
 from provable_circuits.drawing.charts import Series, lines
-from provable_circuits.drawing.diagram import Column, Diagram, Node
+from provable_circuits.drawing.diagram import Column, Diagram, DiagramNode
 from provable_circuits.drawing.layout import arrange
 from provable_circuits.drawing.raster import raster
-from provable_circuits.drawing.scene import Box, Picture, Pixels, Scene
+from provable_circuits.drawing.scene import Picture, Pixels, Rectangle, Scene
 from provable_circuits.drawing.style import LIGHT
 from provable_circuits.errors import MissingExtraError
 
@@ -48,7 +48,9 @@ def test_the_scale_is_a_factor() -> None:
 
 def test_images_keep_their_pixels() -> None:
     image = np.array([[0, 255], [100, 200]], np.uint8)
-    scene = Scene(60, 40, "", "", (Box(0, 0, 60, 40, "paper"), Picture(10, 10, 40, 20, image)))
+    scene = Scene(
+        60, 40, "", "", (Rectangle(0, 0, 60, 40, "paper"), Picture(10, 10, 40, 20, image))
+    )
     pixels = drawn(raster(scene, scale=1.0))
     assert [int(pixels[y, x, 0]) for y in (15, 25) for x in (20, 40)] == [0, 255, 100, 200]
     assert pixels[5, 5].tolist() == [255, 255, 255]
@@ -56,7 +58,7 @@ def test_images_keep_their_pixels() -> None:
 
 def test_odd_names_and_characters_without_a_glyph_are_drawn() -> None:
     names = ["$x_{1}$ & <b>", "漢字", "two\nlines", "a \x00 byte", ""]
-    nodes = tuple(Node(name, name, "kept") for name in names)
+    nodes = tuple(DiagramNode(name, name, "kept") for name in names)
     assert drawn(raster(Diagram((Column("$", nodes),), title="$"))).size
     assert drawn(raster(lines([Series("$", ((0, 1),))], title="$", x="$", y="^"))).size
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from tests.drawing.diagrams import compared, diagram
 
-from provable_circuits.drawing.diagram import Column, Diagram, Node
+from provable_circuits.drawing.diagram import Column, Diagram, DiagramNode
 from provable_circuits.drawing.style import DARK, LIGHT, LOOKS
 from provable_circuits.drawing.svg import svg
 
@@ -72,7 +72,7 @@ def test_only_an_interactive_drawing_can_be_walked_through() -> None:
 
 def test_names_are_escaped() -> None:
     name = """<script>"&' ]]>é 漢\x00"""
-    drawn = Diagram((Column(name, (Node(name, name, "kept"),)),), title=name)
+    drawn = Diagram((Column(name, (DiagramNode(name, name, "kept"),)),), title=name)
     text = svg(drawn, interactive=True)
     assert "<script>" not in text
     (g,) = components(parsed(text))
@@ -150,7 +150,7 @@ def test_both_palettes_name_the_same_colours() -> None:
 
 
 def test_an_empty_circuit_is_drawn() -> None:
-    root = parsed(svg(Diagram((Column("fc", (Node("fc/0", "0", "removed"),)),))))
+    root = parsed(svg(Diagram((Column("fc", (DiagramNode("fc/0", "0", "removed"),)),))))
     assert len(components(root)) == 1
     assert parsed(svg(Diagram(()))).attrib["role"] == "img"
     assert Counter(g.attrib["class"] for g in components(root)) == {"component removed": 1}

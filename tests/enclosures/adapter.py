@@ -19,17 +19,16 @@ import torch
 from tests.enclosures.truth import CPU, Points, Run, Truth
 from torch import Tensor
 
-from provable_circuits.claims.circuit_tensor import Cut, Unread, ZeroFilled
-from provable_circuits.claims.encoding import InputRange, Query
-from provable_circuits.claims.together import Gate
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.graph import Graph
 from provable_circuits.network.ops import Input, Op
 from provable_circuits.rounding import Interval
-from provable_circuits.verify import bounds as bounds_module
-from provable_circuits.verify import branching, question
-from provable_circuits.verify import verifier as verifier_module
+from provable_circuits.verify.bounding import bounds as bounds_module
+from provable_circuits.verify.branching import branch_and_bound as branching
 from provable_circuits.verify.deadline import Deadline
+from provable_circuits.verify.encoding.batched import Gate
+from provable_circuits.verify.encoding.circuit_tensor import Cut, Unread, ZeroFilled
+from provable_circuits.verify.encoding.encoder import InputRange, Query
 from provable_circuits.verify.verdict import Verdict
 from provable_circuits.verify.verifier import Verifier
 
@@ -83,7 +82,7 @@ class Regime:
     Attributes:
         small: a network of no more activation units is small.
         single: tensors of more units are bounded in float32.
-        solved: after so many parts linear programs are asked.
+        solved: after so many subdomains linear programs are asked.
     """
 
     small: int | None = None
@@ -94,9 +93,9 @@ class Regime:
     def applied(self) -> Iterator[None]:
         """The verifier's modules with these sizes."""
         places = [
-            (module, "SMALL", self.small) for module in (branching, question, verifier_module)
+            (bounds_module, "SMALL", self.small),
+            (bounds_module, "SINGLE_FROM", self.single),
         ]
-        places.append((bounds_module, "SINGLE_FROM", self.single))
         places += [(branching, name, self.solved) for name in ("SOLVED", "SOLVED_EACH")]
         before = [(module, name, getattr(module, name)) for module, name, _ in places]
         try:

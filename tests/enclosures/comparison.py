@@ -1,7 +1,7 @@
 """Enclosures compared with the truth at points.
 
 An enclosure of a whole domain must meet the values at every point of it. Below a split, a point
-belongs to a row if its values certainly lie within the ends that the row started from.
+belongs to a row if its values certainly lie within the bounds that the row started from.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.rounding import Interval
-from provable_circuits.verify.bounds import Bounds
+from provable_circuits.verify.bounding.bounds import Bounds
 
 MOST_NUMBERS = 2**21
 """Numbers that are compared at once, at most: of many pairs of rows and points, some are."""
@@ -193,7 +193,7 @@ class Comparison:
 
 
 def rows_of(pair: Interval, rows: Tensor) -> Interval:
-    """The ends of some rows; those of constants are the same for all."""
+    """The bounds of some rows; those of constants are the same for all."""
     lower, upper = pair
     if len(lower) == 1:
         return lower.expand(len(rows), *lower.shape[1:]), upper.expand(len(rows), *upper.shape[1:])

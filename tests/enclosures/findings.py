@@ -100,9 +100,9 @@ def depthwise(share: float) -> Finding:
 
 def _sized(graph: Graph, ball: pc.Ball, gone: tuple[str, ...], share: float) -> pc.Claim:
     """A claim that allows a share of the difference that an attack reaches."""
-    parts = graph.components("filter")
-    circuit = parts.full().remove(*gone)
-    truth = Truth(parts, pc.Claim(ball, pc.Zero(), pc.LogitDifference(0.0, 0)))
+    subdomains = graph.components("filter")
+    circuit = subdomains.full().remove(*gone)
+    truth = Truth(subdomains, pc.Claim(ball, pc.Zero(), pc.LogitDifference(0.0, 0)))
     points = random_points(truth, 8, torch.Generator().manual_seed(0))
     points = attacked(truth, circuit, points, 20)
     best = float(truth.excess(circuit, points)[0].max())
@@ -120,15 +120,15 @@ def findings() -> Iterator[tuple[str, Finding]]:
 def watched(finding: Finding) -> Watch:
     """All questions of a finding to one verifier, watched."""
     with torch.no_grad():
-        parts = finding.graph.components(finding.granularity)
-        truth = Truth(parts, finding.claim)
+        subdomains = finding.graph.components(finding.granularity)
+        truth = Truth(subdomains, finding.claim)
         points = random_points(truth, 6, torch.Generator().manual_seed(0))
-        last = parts.full().remove(*finding.removed[-1])
+        last = subdomains.full().remove(*finding.removed[-1])
         watch = Watch(truth, attacked(truth, last, points, 8))
         with watch.on():
-            verifier = Verifier(parts, finding.claim)
+            verifier = Verifier(subdomains, finding.claim)
             for gone in finding.removed:
-                circuit = parts.full().remove(*gone)
+                circuit = subdomains.full().remove(*gone)
                 watch.circuit = circuit
                 verdict = adapter.ask(verifier, circuit, 120)
                 watch.verdict(circuit, verdict)

@@ -102,9 +102,9 @@ def attacked(truth: Truth, circuit: Circuit, points: Points, steps: int) -> Poin
             total = metric.excess(anchor, reference, output).sum()
             if not total.requires_grad:
                 break
-            slopes = torch.autograd.grad(total, moving, allow_unused=True)
+            alpha = torch.autograd.grad(total, moving, allow_unused=True)
         with torch.no_grad():
-            given = dict(zip(map(id, moving), slopes, strict=True))
+            given = dict(zip(map(id, moving), alpha, strict=True))
             z = _moved(z, given[id(z)], list(claim.inputs), index, rate)
             if source is not None:
                 domains = [truth.patch_domain(j) for j in range(len(claim.inputs))]

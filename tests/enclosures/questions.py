@@ -8,11 +8,11 @@ from tests.enclosures.comparison import Comparison, product_of
 from tests.enclosures.truth import SLACK, Points, inside
 from torch import Tensor
 
-from provable_circuits.claims.encoding import Query
-from provable_circuits.claims.together import Together
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.rounding import Interval
-from provable_circuits.verify.difference import Known
+from provable_circuits.verify.bounding.differential import Known
+from provable_circuits.verify.encoding.batched import BatchedProblem
+from provable_circuits.verify.encoding.encoder import Query
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict
 from provable_circuits.verify.verifier import Verifier
 
@@ -53,22 +53,22 @@ class Questions(Comparison):
                 "specification", "output", f"rows reach {low.tolist()}, the metric {least.tolist()}"
             )
 
-    def together(self, together: Together) -> None:
+    def batched(self, batched: BatchedProblem) -> None:
         """A query about many circuits says what their plain runs say."""
         count = len(self.truth.claim.inputs)
-        for c in {0, len(together.circuits) - 1}:
+        for c in {0, len(batched.circuits) - 1}:
             problems = c * count + self.points.index
             everyone = torch.arange(len(self.points))
             true = self.merged.of_rows(
-                together.graph, together.circuits[c], everyone, together.ranges, problems
+                batched.graph, batched.circuits[c], everyone, batched.ranges, problems
             )
-            before, self.circuit = self.circuit, together.circuits[c]
+            before, self.circuit = self.circuit, batched.circuits[c]
             self.specified(
                 self.circuit,
                 self.points,
-                together.rows[problems],
-                together.offsets[problems],
-                true[together.graph.outputs[0]],
+                batched.rows[problems],
+                batched.offsets[problems],
+                true[batched.graph.outputs[0]],
             )
             self.circuit = before
 
@@ -83,7 +83,7 @@ class Questions(Comparison):
 
     def verifier(self, verifier: Verifier) -> None:
         """Compare all that a verifier remembers."""
-        memory, encoder = verifier.memory, verifier.encoder
+        memory, encoder = verifier.knowledge.memory, verifier.encoder
         network = adapter.evaluated(
             encoder.network, {encoder.z: (self.points.z, self.points.z)}, len(self.points)
         )
@@ -97,11 +97,11 @@ class Questions(Comparison):
         self.by_input("memory, whole", memory.whole, common)
         started = {name: ends for name, (ends, _) in memory.started.items()}
         self.by_input("memory, started", started, common)
-        if verifier.last is not None:
-            query = verifier.last.query
+        if verifier.knowledge.last is not None:
+            query = verifier.knowledge.last.query
             before, self.circuit = self.circuit, query.circuit
             true = self.merged.nodes(query.graph, query.circuit)
-            self.by_input("known", verifier.last.ends, {**common, **true})
+            self.by_input("known", verifier.knowledge.last.ends, {**common, **true})
             self.circuit = before
 
     def verdict(self, circuit: Circuit, verdict: Verdict, more: Points | None = None) -> None:

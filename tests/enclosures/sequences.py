@@ -35,7 +35,7 @@ REGIMES = (
     Regime(small=10**9, solved=0),
 )
 """As it is; small networks treated as large ones; these in float32 besides; all as small ones whose
-parts are put to the solver at once."""
+subdomains are put to the solver at once."""
 
 
 @dataclass

@@ -1,9 +1,9 @@
-"""Subdomains of a branch and bound, compared with the truth.
+"""SubdomainWatch of a branch and bound, compared with the truth.
 
 A point belongs to a subdomain if it certainly has what the subdomain starts from: it lies in the
-region, and the unit's values lie within the ends that the split left. Whatever a step makes of the
-subdomain must still meet the values there. The whole domain holds every point, and every child of a
-split those of its parent on its side, so that no step can lose a point unseen.
+region, and the unit's values lie within the bounds that the split left. Whatever a step makes of
+the subdomain must still meet the values there. The whole domain holds every point, and every child
+of a split those of its parent on its side, so that no step can lose a point unseen.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tests.enclosures.truth import SLACK, Points, Truth
 from torch import Tensor
 
 from provable_circuits.rounding import Interval
-from provable_circuits.verify.branching import BranchAndBound
-from provable_circuits.verify.parts import Parts
+from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
+from provable_circuits.verify.branching.subdomains import Subdomains
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class SearchTruth:
     value: Interval
 
 
-class Subdomains(Comparison):
+class SubdomainWatch(Comparison):
     """Compares what a search splits, bounds and closes."""
 
     def __init__(self, truth: Truth, points: Points) -> None:
@@ -69,23 +69,31 @@ class Subdomains(Comparison):
         self._searches[id(search)] = (search, made)
         return made
 
-    def within(self, search: BranchAndBound, parts: Parts, certainly: bool = True) -> Tensor:
-        """Which points lie in which parts, certainly or possibly: [parts, points]."""
+    def within(
+        self, search: BranchAndBound, subdomains: Subdomains, certainly: bool = True
+    ) -> Tensor:
+        """Which points lie in which subdomains, certainly or possibly: [subdomains, points]."""
         true = self.search(search)
-        least, most = (end[parts.root] for end in true.units)
+        least, most = (end[subdomains.root] for end in true.units)
         if not certainly:
             least, most = most, least
-        lower, upper = parts.lower.unsqueeze(1), parts.upper.unsqueeze(1)
-        return true.member[parts.root] & ((lower <= least) & (most <= upper)).all(2)
+        lower, upper = subdomains.lower.unsqueeze(1), subdomains.upper.unsqueeze(1)
+        return true.member[subdomains.root] & ((lower <= least) & (most <= upper)).all(2)
 
     def cover(
-        self, kind: str, search: BranchAndBound, parts: Parts, after: Parts, of: Tensor
+        self,
+        kind: str,
+        search: BranchAndBound,
+        subdomains: Subdomains,
+        after: Subdomains,
+        of: Tensor,
     ) -> None:
-        """Every point ``of`` some parts [parts, points] may lie in one that came of them."""
+        """Every point ``of`` some subdomains [subdomains, points] may lie in one that came of
+        them."""
         count = len(search.roots.problems)
         had = torch.zeros(count, len(self.points), dtype=torch.bool)
         has = torch.zeros_like(had)
-        had.index_put_((parts.root,), of, accumulate=True)
+        had.index_put_((subdomains.root,), of, accumulate=True)
         has.index_put_((after.root,), self.within(search, after, certainly=False), accumulate=True)
         lost = had & ~has
         self.counts[f"{kind} compared"] += 1
@@ -93,9 +101,9 @@ class Subdomains(Comparison):
             self.note(kind, "subdomains", f"{int(lost.sum())} points are lost")
 
     def bounded(
-        self, search: BranchAndBound, batch: Parts, relaxed: Any, choice: Any, left: Parts
+        self, search: BranchAndBound, batch: Subdomains, relaxed: Any, choice: Any, left: Subdomains
     ) -> None:
-        """What a search made of some parts."""
+        """What a search made of some subdomains."""
         own, true = self.within(search, batch), self.search(search)
         places, points = own.nonzero().T
         roots = batch.root[places]

@@ -14,28 +14,28 @@ from typing import Any
 import torch
 from tests.enclosures.comparison import product_of, rows_of
 from tests.enclosures.questions import Questions
-from tests.enclosures.subdomains import Subdomains
+from tests.enclosures.subdomains import SubdomainWatch
 from tests.enclosures.truth import SLACK
 from torch import Tensor
 
-from provable_circuits.claims.encoding import Encoder, Query
-from provable_circuits.claims.together import Together
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.rounding import InconsistentBoundsError, Interval
-from provable_circuits.verify import question as question_module
-from provable_circuits.verify import screen as screen_module
-from provable_circuits.verify.bounds import Bounds
-from provable_circuits.verify.branching import BranchAndBound
-from provable_circuits.verify.difference import Difference, Known
-from provable_circuits.verify.hull import closer as closer_module
-from provable_circuits.verify.hull.search import HullSearch
-from provable_circuits.verify.inert import Inert
-from provable_circuits.verify.memory import Memory
-from provable_circuits.verify.parts import Parts
+from provable_circuits.verify.bounding.bounds import Bounds
+from provable_circuits.verify.bounding.differential import DifferentialBounds, Known
+from provable_circuits.verify.bounding.redundant import RedundantRemoval
+from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
+from provable_circuits.verify.branching.subdomains import Subdomains
+from provable_circuits.verify.encoding.batched import BatchedProblem
+from provable_circuits.verify.encoding.encoder import Encoder, Query
+from provable_circuits.verify.neuron_hull.search import HullSearch
+from provable_circuits.verify.reuse import tightening
+from provable_circuits.verify.reuse.memory import Memory
+from provable_circuits.verify.stages import incomplete_batch as screen_module
+from provable_circuits.verify.stages import question as question_module
 from provable_circuits.verify.verdict import Verdict
 
 
-class Watch(Subdomains, Questions):
+class Watch(SubdomainWatch, Questions):
     """Compares one verifier with the truth, wherever an enclosure comes to be."""
 
     @contextmanager
@@ -44,13 +44,13 @@ class Watch(Subdomains, Questions):
         with ExitStack() as stack:
             for owner, name, make in (
                 (Encoder, "encode", self._hook_encode),
-                (screen_module, "encode_together", self._hook_together),
+                (screen_module, "encode_batch", self._hook_together),
                 (question_module.Question, "answer", self._hook_answer),
                 (Bounds, "compute", self._hook_compute),
                 (Bounds, "backward", self._hook_backward),
-                (Difference, "enclosures", self._hook_difference),
+                (DifferentialBounds, "enclosures", self._hook_difference),
                 (Memory, "recall", self._hook_recall),
-                (Inert, "settled", self._hook_inert),
+                (RedundantRemoval, "settled", self._hook_inert),
                 (question_module, "optimise", self._hook_optimise),
                 (BranchAndBound, "_refined", self._hook_refined),
                 (BranchAndBound, "_bounded", self._hook_bounded),
@@ -58,7 +58,7 @@ class Watch(Subdomains, Questions):
                 (BranchAndBound, "_costliest_split", self._hook_split),
                 (BranchAndBound, "_solved", self._hook_solved),
                 (BranchAndBound, "_leaf", self._hook_leaf),
-                (closer_module, "closer_ends", self._hook_closer),
+                (tightening, "tightened_bounds", self._hook_closer),
                 (HullSearch, "run", self._hook_hulls),
             ):
                 stack.enter_context(_replaced(owner, name, make))
@@ -82,11 +82,11 @@ class Watch(Subdomains, Questions):
 
         return answer
 
-    def _hook_together(self, plain: Callable[..., Together]) -> Callable[..., Together]:
-        def encode(encoder: Encoder, circuits: Any) -> Together:
-            together = plain(encoder, circuits)
-            self.together(together)
-            return together
+    def _hook_together(self, plain: Callable[..., BatchedProblem]) -> Callable[..., BatchedProblem]:
+        def encode(encoder: Encoder, circuits: Any) -> BatchedProblem:
+            batched = plain(encoder, circuits)
+            self.batched(batched)
+            return batched
 
         return encode
 
@@ -114,7 +114,7 @@ class Watch(Subdomains, Questions):
         return backward
 
     def _hook_difference(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        def enclosures(difference: Difference, known: Known, query: Query) -> Any:
+        def enclosures(difference: DifferentialBounds, known: Known, query: Query) -> Any:
             derived = plain(difference, known, query)
             true = self.merged.nodes(query.graph, query.circuit)
             self.by_input("difference", derived, true)
@@ -132,7 +132,7 @@ class Watch(Subdomains, Questions):
         return recall
 
     def _hook_inert(self, plain: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        def settled(inert: Inert, known: Known | None, circuit: Circuit) -> Tensor:
+        def settled(inert: RedundantRemoval, known: Known | None, circuit: Circuit) -> Tensor:
             found = plain(inert, known, circuit)
             if known is not None:
                 self.inert(known, circuit, found)
@@ -149,43 +149,43 @@ class Watch(Subdomains, Questions):
         return optimise
 
     def _hook_refined(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        def refined(search: BranchAndBound, parts: Parts) -> Any:
+        def refined(search: BranchAndBound, subdomains: Subdomains) -> Any:
             self.below += 1
             try:
-                return plain(search, parts)
+                return plain(search, subdomains)
             finally:
                 self.below -= 1
 
         return refined
 
     def _hook_bounded(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        def bounded(search: BranchAndBound, batch: Parts, *args: Any) -> Any:
+        def bounded(search: BranchAndBound, batch: Subdomains, *args: Any) -> Any:
             relaxed, choice, left = plain(search, batch, *args)
             self.bounded(search, batch, relaxed, choice, left)
             return relaxed, choice, left
 
         return bounded
 
-    def _hook_split(self, plain: Callable[..., Parts]) -> Callable[..., Parts]:
-        def split(search: BranchAndBound, parts: Parts) -> Parts:
-            children = plain(search, parts)
-            self.cover("split", search, parts, children, self.within(search, parts))
+    def _hook_split(self, plain: Callable[..., Subdomains]) -> Callable[..., Subdomains]:
+        def split(search: BranchAndBound, subdomains: Subdomains) -> Subdomains:
+            children = plain(search, subdomains)
+            self.cover("split", search, subdomains, children, self.within(search, subdomains))
             return children
 
         return split
 
     def _hook_solved(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        def solved(search: BranchAndBound, programs: Any, parts: Parts) -> Any:
-            left = plain(search, programs, parts)
+        def solved(search: BranchAndBound, programs: Any, subdomains: Subdomains) -> Any:
+            left = plain(search, programs, subdomains)
             if left is not None:
-                broken = self.within(search, parts) & self.violated(search)[parts.root]
-                self.cover("solved subdomain", search, parts, left, broken)
+                broken = self.within(search, subdomains) & self.violated(search)[subdomains.root]
+                self.cover("solved subdomain", search, subdomains, left, broken)
             return left
 
         return solved
 
     def _hook_leaf(self, plain: Callable[..., str]) -> Callable[..., str]:
-        def leaf(search: BranchAndBound, part: Parts) -> str:
+        def leaf(search: BranchAndBound, part: Subdomains) -> str:
             status = plain(search, part)
             broken = self.within(search, part) & self.violated(search)[part.root]
             if status == "proved" and bool(broken.any()):
@@ -195,14 +195,14 @@ class Watch(Subdomains, Questions):
         return leaf
 
     def _hook_closer(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        def closer_ends(bounds: Bounds, wanted: Any) -> Iterator[tuple[str, Interval]]:
+        def tightened_bounds(bounds: Bounds, wanted: Any) -> Iterator[tuple[str, Interval]]:
             for name, ends in plain(bounds, wanted):
                 rows, _, true = self.pairs(bounds)
                 self.compare("closer", name, rows_of(ends, rows), true[name])
                 self.crossed("closer", name, ends)
                 yield name, ends
 
-        return closer_ends
+        return tightened_bounds
 
     def _hook_hulls(self, plain: Callable[..., Any]) -> Callable[..., Any]:
         def run(search: HullSearch) -> Tensor | None:

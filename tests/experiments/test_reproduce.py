@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.clock import Clock
 
-from provable_circuits.discover.predicate import Decided
+from provable_circuits.discover.predicates.predicate import Decided
 from provable_circuits.discover.search import Search
 from provable_circuits.errors import ArgumentError, DataError
 from provable_circuits.experiments.kinds import ROWS

@@ -9,8 +9,8 @@
     swapped     lower and upper, minimum and maximum, down and up, below and above, either of two
 
 A fault changes one expression or one statement, in the text of the file, so that what was planted
-can be read as a difference of lines. Texts of errors, annotations, decorators and print-outs are
-left alone.
+can be read as a difference of lines. Texts of errors, annotations and the names of types for them,
+decorators and print-outs are left alone.
 """
 
 from __future__ import annotations
@@ -66,6 +66,9 @@ REVERSED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }
 STEPS = {"down", "up", "settle"}
 """Functions whose result encloses their arguments."""
+
+METHOD_STEPS = {"down", "up", "grown"}
+"""Methods whose result encloses their first argument."""
 
 GUARDS = {"abs", "nan_to_num", "masked_fill", "clamp_min", "clamp_max"}
 """Methods that only limit what they are called on."""
@@ -189,7 +192,9 @@ class _Finder:
                     self._expression(default)
             self._body(node.body)
             self._scope.pop()
-        elif isinstance(node, ast.Raise | ast.Import | ast.ImportFrom | ast.Pass):
+        elif isinstance(node, ast.Raise | ast.Import | ast.ImportFrom | ast.Pass) or (
+            isinstance(node, ast.Assign) and not self._scope and _types(node.value)
+        ):
             return
         elif isinstance(node, ast.AnnAssign):
             inside = not (self._scope and self._scope[-1][0].isupper())
@@ -317,6 +322,8 @@ class _Finder:
         if isinstance(node.func, ast.Name) and called in STEPS:
             only = len(node.args) == 1
             self._add("dropped", node, node.args[0] if only else ast.Tuple(node.args, ast.Load()))
+        if isinstance(node.func, ast.Attribute) and called in METHOD_STEPS and node.args:
+            self._add("dropped", node, node.args[0])
         if isinstance(node.func, ast.Attribute) and called in GUARDS:
             self._add("dropped", node, node.func.value)
         if called in ("min", "max", "minimum", "maximum") and len(node.args) == 2:
@@ -366,6 +373,22 @@ def _called(node: ast.Call) -> str:
 
 def _other_sign(op: ast.operator) -> ast.operator | None:
     return {ast.Add: ast.Sub(), ast.Sub: ast.Add()}.get(type(op))
+
+
+def _types(node: ast.expr) -> bool:
+    """Whether this joins types, written like ``Linear | Mapping[str, Region]``."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.BitOr):
+        return False
+    sides = [side.value if isinstance(side, ast.Subscript) else side for side in _sides(node)]
+    names = [side.id for side in sides if isinstance(side, ast.Name)]
+    return len(names) == len(sides) and all(n[0].isupper() and not n.isupper() for n in names)
+
+
+def _sides(node: ast.expr) -> list[ast.expr]:
+    """What is joined by ``|``."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return [*_sides(node.left), *_sides(node.right)]
+    return [node]
 
 
 def _pair(node: ast.expr) -> bool:

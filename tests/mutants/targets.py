@@ -17,13 +17,21 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/test_rounding.py",
         "tests/verify/test_inconsistency.py",
         "tests/network/test_ops.py",
+        "tests/network/test_ops_linear.py",
+        "tests/network/test_ops_intervals.py",
     ),
-    "verify/backward.py": ("tests/verify/test_backward.py",),
-    "verify/difference.py": ("tests/verify/test_difference.py",),
-    "claims/encoding.py": ("tests/claims/test_encoding.py",),
-    "claims/circuit_tensor.py": (
-        "tests/claims/test_circuit_tensor.py",
-        "tests/claims/test_encoding.py",
+    "verify/bounding/crown.py": (
+        "tests/verify/bounding/test_crown.py",
+        "tests/verify/bounding/test_crown_rounding.py",
+    ),
+    "verify/bounding/differential.py": (
+        "tests/verify/bounding/test_differential.py",
+        "tests/verify/bounding/test_differential_by_hand.py",
+    ),
+    "verify/encoding/encoder.py": ("tests/verify/encoding/test_encoder.py",),
+    "verify/encoding/circuit_tensor.py": (
+        "tests/verify/encoding/test_circuit_tensor.py",
+        "tests/verify/encoding/test_encoder.py",
     ),
     **{
         f"proof/checker/{name}.py": tuple(f"tests/proof/test_{test}.py" for test in tests)

@@ -132,6 +132,13 @@ def test_texts_annotations_decorators_and_prints_are_left_alone() -> None:
         assert "int | None" not in fault.before or "int | None" in fault.after
 
 
+def test_names_of_types_are_left_alone() -> None:
+    assert not faults("file.py", "Both = Held | Mapping[str, Held] | Other\n")
+    for line in ("MASK = LEFT | RIGHT", "Mask = Left | {1}", "mask = left | Right", "A = 1 + 2"):
+        assert faults("file.py", f"{line}\n")
+    assert faults("file.py", "def f():\n    return Left | Right\n")
+
+
 def test_every_fault_is_another_program_that_can_be_read() -> None:
     found = every_fault()
     assert {fault.file for fault in found} == set(TARGETS)

@@ -7,9 +7,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from tests.oracle.cases import Case, draw, graph_of
+from tests.oracle.cases import Case, draw
 from tests.oracle.milp import Question, solve
 from tests.oracle.network import exact
+from tests.oracle.random_networks import graph_of
 from tests.oracle.regions import Region
 
 import provable_circuits as pc

@@ -12,15 +12,16 @@ import pytest
 import torch
 
 import provable_circuits as pc
-from provable_circuits.verify import backward, relaxation, relaxed
-from provable_circuits.verify.bounds import Bounds
-from provable_circuits.verify.branching import BranchAndBound
-from provable_circuits.verify.difference import Difference
-from provable_circuits.verify.inert import Inert
-from provable_circuits.verify.parts import Parts
-from provable_circuits.verify.region import Region
-from provable_circuits.verify.relaxation import Lines
-from provable_circuits.verify.screen import Screen
+from provable_circuits.verify.bounding import crown as backward
+from provable_circuits.verify.bounding import relaxation, relaxed
+from provable_circuits.verify.bounding.bounds import Bounds
+from provable_circuits.verify.bounding.differential import DifferentialBounds
+from provable_circuits.verify.bounding.redundant import RedundantRemoval
+from provable_circuits.verify.bounding.region import Region
+from provable_circuits.verify.bounding.relaxation import Lines
+from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
+from provable_circuits.verify.branching.subdomains import Subdomains
+from provable_circuits.verify.stages.incomplete_batch import IncompleteBatch
 
 Patch = pytest.MonkeyPatch
 
@@ -56,7 +57,9 @@ def bounds_that_forget_the_batch(patch: Patch) -> None:
 
 def difference_without_jump(patch: Patch) -> None:
     """Bounds are carried over as if nothing were removed."""
-    patch.setattr(Difference, "_at_site", lambda self, known, node, *rest: self._still(node.name))
+    patch.setattr(
+        DifferentialBounds, "_at_site", lambda self, known, node, *rest: self._still(node.name)
+    )
 
 
 def half_of_the_box(patch: Patch) -> None:
@@ -105,7 +108,7 @@ def rows_halved(patch: Patch) -> None:
 
 def _lines(patch: Patch, change: Callable[[Lines], Lines]) -> None:
     for module in (relaxation, relaxed):
-        around(patch, module, "kinked_lines", lambda found, *rest: change(found))
+        around(patch, module, "piecewise_linear_lines", lambda found, *rest: change(found))
 
 
 def chord_through_zero(patch: Patch) -> None:
@@ -128,21 +131,21 @@ def slopes_too_steep(patch: Patch) -> None:
 def one_child_twice(patch: Patch) -> None:
     """The half of a split at which its unit is positive is never looked at."""
 
-    def twice(found: Parts, *rest: Any) -> Parts:
+    def twice(found: Subdomains, *rest: Any) -> Subdomains:
         half = found[len(found) // 2 :]
-        return Parts.joined([half, half])
+        return Subdomains.joined([half, half])
 
-    around(patch, Parts, "split", twice)
+    around(patch, Subdomains, "split", twice)
 
 
 def everything_inert(patch: Patch) -> None:
     module = sys.modules["provable_circuits.verify.verifier"]
-    patch.setattr(Inert, "settled", lambda *rest: torch.ones(1, dtype=torch.bool))
+    patch.setattr(RedundantRemoval, "settled", lambda *rest: torch.ones(1, dtype=torch.bool))
     patch.setattr(module, "replace", lambda last, **named: last)
     old = pc.Verifier._answer
 
     def answer(self: Any, circuit: Any, deadline: Any) -> Any:
-        self.last = SimpleNamespace(bound=1.0)
+        self.knowledge.last = SimpleNamespace(bound=1.0)
         return old(self, circuit, deadline)
 
     patch.setattr(pc.Verifier, "_answer", answer)
@@ -168,7 +171,7 @@ def proofs_from_nowhere(patch: Patch) -> None:
 
 
 def screened(patch: Patch) -> None:
-    patch.setattr(Screen, "forget", lambda *rest: None)
+    patch.setattr(IncompleteBatch, "forget", lambda *rest: None)
     patch.setattr(pc.Verifier, "_exactly", lambda *rest: pc.Proved(1.0, "exact"))
     old = pc.Verifier.__init__
 

@@ -62,6 +62,64 @@ def test_totals_of_numbers_that_underflow() -> None:
     assert total.value()[0] > -(2.0**-900)
 
 
+def test_totals_of_many_numbers_that_underflow() -> None:
+    """Each product is just lost, and all of them are more than the smallest number."""
+    low = np.full(100, 2.0**-535)
+    total = _total(1)
+    total.product(np.full((1, 100), 2.0**-540), -low)
+    assert Fraction(total.value()[0]) <= -Fraction(100) / 2**1075
+    total = _total(1)
+    total.least(np.full((1, 100), 2.0**-540), Region(-low, low))
+    assert Fraction(total.value()[0]) <= -Fraction(100) / 2**1075
+
+
+def test_a_value_is_rounded_down() -> None:
+    """The sum is rounded up by all that its error allows for."""
+    total = _total(1)
+    total.add(np.array([2.0**-53 + 2.0**-80]))
+    total.add(np.array([1.0]))
+    assert Fraction(total.value()[0]) <= 1 + Fraction(1, 2**53) + Fraction(1, 2**80)
+    assert total.value()[0] >= 1 - 2.0**-51
+
+
+def test_a_value_is_rounded_down_where_its_difference_is_rounded_up() -> None:
+    """Three sums are rounded up, in all by 2 u and 2^-64, and that is nearly their error."""
+    total, u = _total(1), 2.0**-53
+    numbers = [-(2.0**-64), 2.0**-10, 1 - 2.0**-10 + 3 * u, 3 * u]
+    for number in numbers:
+        total.add(np.array([number]))
+    assert total.sum[0] == 1 + 8 * u
+    assert Fraction(total.value()[0]) <= sum(map(Fraction, numbers))
+    assert total.value()[0] >= 1
+
+
+def test_errors_that_are_too_small_to_be_added() -> None:
+    """A hundred roundings of u^2 / 2 beside an error of u, which they do not change."""
+    total, u = _total(1), 2.0**-53
+    numbers = [3 * u, 1.0, -1 - 4 * u, u / 2, *[3 * u * u / 2] * 100]
+    for number in numbers:
+        total.add(np.array([number]))
+    true = sum(map(Fraction, numbers))
+    assert Fraction(total.sum[0] - total.error[0]) > true
+    assert Fraction(total.value()[0]) <= true
+
+
+def test_sums_that_lose_their_small_terms() -> None:
+    """A one beside thousands of numbers below u, which are lost where they meet it."""
+    units, u = 4096, 2.0**-53
+    ones = np.ones(units)
+    a = np.full((1, units), 0.9 * u)
+    a[0, 0] = 1
+    total = _total(1)
+    total.least(a, Region(-ones, ones))
+    assert Fraction(total.value()[0]) <= -fractions(a).sum()
+    a[0, 1:] = np.sqrt(0.9 * u)
+    total = _total(1)
+    total.least(a, Region(-ones, ones, 2, 1.0, 0 * ones))
+    assert Fraction(total.value()[0]) ** 2 >= (fractions(a) ** 2).sum()
+    assert -1.000001 < total.value()[0] < 0
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_least_values_over_a_box(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -301,7 +359,7 @@ def test_sums_count_their_roundings() -> None:
         total = _total(2)
         total.product(a, v)
         least = gamma(units) * (abs(fractions(a)) @ abs(fractions(v)))
-        assert (fractions(FLOAT.grown(total._error)) >= least).all()
+        assert (fractions(FLOAT.grown(total.error)) >= least).all()
 
 
 def test_balls_of_the_1_norm_by_hand() -> None:
@@ -316,6 +374,57 @@ def test_balls_of_the_1_norm_by_hand() -> None:
     total = _total(1)  # more budget than the box has room for
     total.least(np.array([[2.0, -1.0]]), Region(low, high, 1, 7.0, np.zeros(2)))
     assert total.value()[0] == pytest.approx(-1.5, abs=1e-13)
+
+
+def test_balls_of_the_2_norm_whose_squares_underflow() -> None:
+    total = _total(1)
+    ones = np.ones(2)
+    total.least(np.full((1, 2), 2.0**-540), Region(-ones, ones, 2, 1.0, 0 * ones))
+    assert Fraction(total.value()[0]) ** 2 >= Fraction(2, 2**1080)
+    assert -(2.0**-470) <= total.value()[0] < 0
+
+
+def test_balls_with_no_room_but_the_smallest_number() -> None:
+    """It counts where the coefficient is large: the first unit falls by more than the second."""
+    end, zero = np.array([5e-324, 1.0]), np.zeros(2)
+    a = np.array([[1e300, 1e-30]])
+    for sign in (1, -1):
+        total = _total(1)
+        low, high = (-end, zero) if sign > 0 else (zero, end)
+        total.least(sign * a, Region(low, high, 1, 0.5, zero))
+        assert Fraction(total.value()[0]) <= -Fraction(1e300) * Fraction(5e-324)
+        assert total.value()[0] >= -3e-23
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_what_does_not_move_does_not_count(p: int) -> None:
+    """Beside a unit that is fixed, and a box in which the ball does not touch the others' ends."""
+    centre = np.array([3.0, 1, 2, -1])
+    room = np.array([0.0, 1, 1, 1])
+    total = _total(1)
+    total.least(np.array([[100.0, 3, -4, 0]]), Region(centre - room, centre + room, p, 0.5, centre))
+    fall = 2.5 if p == 2 else 2.0
+    assert total.value()[0] == pytest.approx(295 - fall, abs=1e-10)
+    assert total.value()[0] <= 295 - fall
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_the_better_of_box_and_ball(p: int) -> None:
+    """Of two objectives, one is bounded by the box and one by the ball; both are added to."""
+    centre = np.array([0.0, 0.0, 0.0])
+    room = np.array([0.125, 1, 1])
+    a = np.array([[8.0, 0, 0], [0, 3, 4]])
+    total = _total(2)
+    total.add(np.array([10.0, 20.0]))
+    total.least(a, Region(centre - room, centre + room, p, 0.5, centre))
+    least = [9.0, 20 - (2.5 if p == 2 else 2.0)]
+    assert total.value() == pytest.approx(least, abs=1e-12)
+    assert (total.value() <= least).all()
+    assert (total.error >= 2.0**-53 * np.abs(least)).all()
+    wide = np.full(3, 2.0**59)  # a box whose middle costs more than the ball
+    total = _total(2)
+    total.least(a, Region(centre - 1, wide, p, 0.5, centre))
+    assert total.value() == pytest.approx([-4, least[1] - 20], abs=1e-12)
 
 
 @pytest.mark.parametrize("p", [1, 2])

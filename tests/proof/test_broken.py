@@ -24,9 +24,9 @@ import provable_circuits as pc
 from provable_circuits.proof import certify as certifying
 from provable_circuits.proof.certify import certify, check_files
 from provable_circuits.proof.checker.arithmetic import RefusedError
+from provable_circuits.verify.attacking.replay import Replay
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.exact.stage import Exact
-from provable_circuits.verify.replay import Replay
 
 Question = tuple[Case, pc.Claim]
 

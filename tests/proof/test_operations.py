@@ -69,6 +69,7 @@ def operations(rng: np.random.Generator, scale: int) -> Iterator[tuple[Linear, l
     yield Gather(np.array([[0], [1], [0], [0], [0], [0]]), [2]), [2]
     yield Gather(np.array([[-1], [-1]]), [2]), [2]
     yield Scale(np.array([0.0, 2.0, 0.0, 1e-300])), [4]
+    yield Convolution(some(2, 1, 3, 1), (1, 5, 2), (2, 3, 2), (1, 1), (2, 0), (3, 1), 1), [10]
 
 
 def matrix(operation: Linear, sizes: list[int]) -> Array:
@@ -130,7 +131,7 @@ def test_intervals_and_backward_steps_enclose_their_errors(scale: int, seed: int
         lost = abs(carried @ x - fractions(a) @ (exact @ x))
         total = _Total(FLOAT, 3)
         total.rounded(a, reach, terms)
-        claimed = fractions(FLOAT.grown(total._error))
+        claimed = fractions(FLOAT.grown(total.error))
         assert (lost <= claimed).all()
         assert (claimed >= gamma(terms) * (abs(fractions(a)) @ true_reach)).all()
         room = (1 + Fraction(1, 2**20)) * gamma(terms) * (abs(fractions(a)) @ fractions(reach))
@@ -180,6 +181,7 @@ RANGES = [
     (-1e-310, 3e-312),
     (-0.1, 1e17),
     (-1e17, 0.3),
+    (-2.0, 2.0),
 ]
 
 
@@ -255,6 +257,23 @@ def test_the_chord_above_a_size_that_falls() -> None:
         assert (abs(x) <= fractions(lines.above[0]) * x + fractions(lines.above_at)).all()
 
 
+@pytest.mark.parametrize("slope", [0.0, 0.125, 0.7, -1.0])
+def test_the_chord_above_a_bend(slope: float) -> None:
+    """At both bounds, for ranges of all shapes, and for those whose products underflow."""
+    rng = np.random.default_rng(0)
+    tiny = rng.integers(1, 1000, (2, 400)) * 5e-324
+    for one, other in (rng.uniform(1, 2, (2, 400)) * [[1], [2.0**k]] for k in (-45, -3, 0, 3, 45)):
+        for low, high in ((-one, other), (-other, one), (-tiny[0], tiny[1])):
+            lines = Bend(slope).lines(FLOAT, (low, high), None)
+            above, at = fractions(lines.above[0]), fractions(lines.above_at)
+            ends = fractions(low), fractions(high)
+            assert (Fraction(slope) * ends[0] <= above * ends[0] + at).all()
+            assert (ends[1] <= above * ends[1] + at).all()
+            least = (Fraction(slope) - above) * ends[0]
+            size = abs(Fraction(slope) * ends[0]) + ends[1]
+            assert (at <= least + 14 * U * size + Fraction(5, 2**960)).all()
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_lines_of_squares(seed: int) -> None:
     low, high = ranges(seed)
@@ -305,28 +324,27 @@ def test_lines_of_curves(tanh: bool) -> None:
 
 
 @pytest.mark.parametrize("tanh", [False, True])
-def test_lines_of_curves_between_the_grid(tanh: bool) -> None:
-    """Where a curve is furthest from its lines; and they are no further than the cells allow."""
+def test_slopes_of_curves(tanh: bool) -> None:
+    """They are nowhere steeper than the curve, and lines touch it at the bounds, nearly."""
     rng = np.random.default_rng(0)
-    low, width = rng.normal(size=400) * 3, rng.uniform(1, 12, 400)
-    high = low + width
-    lines = Curve(tanh).lines(FLOAT, (low, high), None)
-    slope, function = lines.below[0], curve(tanh)
-    steepest = 1.0 if tanh else 0.25
-    shares = np.sqrt(np.maximum(1 - slope / steepest, 0))  # |tanh| where the slope is that
-    turn = np.arctanh(np.minimum(shares, 1 - 1e-15)) * (1 if tanh else 2)
-    bend = (0.7699 if tanh else 0.09623) * (width / 128) ** 2 / 8
-    for sign in (1, -1):
-        x = fractions(np.clip(sign * turn, low, high))
-        y = function(x)
-        above = fractions(lines.above[0]) * x + fractions(lines.above_at) - y
-        below = y - fractions(lines.below[0]) * x - fractions(lines.below_at)
-        assert above.min() >= 0
-        assert below.min() >= 0
-    places = np.linspace(0, 1, 1500)[:, None] * width + low
-    off = Curve(tanh).value(places) - slope * places
-    assert (lines.above_at - off.max(axis=0) <= 1.02 * bend + 1e-11).all()
-    assert (off.min(axis=0) - lines.below_at <= 1.02 * bend + 1e-11).all()
+    low, width = rng.normal(size=400) * 3, rng.uniform(0, 12, 400)
+    ends = (
+        np.concatenate([low, -(2.0 ** rng.uniform(5, 19, 100))]),
+        np.concatenate([low + width, 2.0 ** rng.uniform(-3, 19, 100)]),
+    )
+    lines = Curve(tanh).lines(FLOAT, ends, None)
+    slope, error = fractions(lines.below[0]), Fraction(1, 2**40)
+    values = [curve(tanh)(fractions(end)) for end in ends]
+    steep = np.minimum(*(1 - y * y if tanh else y * (1 - y) for y in values))
+    assert (slope >= 0).all()
+    assert (slope <= steep).all()
+    assert (slope >= steep - 5 * error).all()
+    assert (lines.below == lines.above).all()
+    touch = [y - slope * fractions(x) for x, y in zip(ends, values, strict=True)]
+    assert (fractions(lines.below_at) <= touch[0]).all()
+    assert (fractions(lines.below_at) >= touch[0] - 3 * error).all()
+    assert (fractions(lines.above_at) >= touch[1]).all()
+    assert (fractions(lines.above_at) <= touch[1] + 3 * error).all()
 
 
 def test_values_of_curves() -> None:

@@ -45,6 +45,9 @@ def test_only_what_a_removal_reaches_is_a_node_of_the_circuit() -> None:
     assert after.removed is None
     with pytest.raises(RefusedError, match="which there is not"):
         problem.place("C:nothing")
+    removed["relu1"] = np.zeros(4, dtype=bool)  # of which nothing is removed: no patch is asked for
+    problem = built("perceptron", removed, {"relu0": np.full(4, 7.0)}, METRICS[0])
+    assert problem.nodes[problem.place("C:relu1")].removed is None
 
 
 def test_nothing_removed_is_the_network() -> None:
@@ -104,6 +107,13 @@ def test_metrics(metric: dict[str, Any]) -> None:
             problem.place("C:fc2"),
             problem.place("N:fc2"),
         )
+
+
+def test_the_winner_has_a_margin_to_each_other() -> None:
+    metric = {"kind": "winner-margin", "winner": 1, "others": [0, 0], "margin": 0.125}
+    problem = built("perceptron", {}, {}, metric)
+    assert problem.objectives.tolist() == [[-1, 1], [-1, 1]]
+    assert problem.offsets.tolist() == [-0.125, -0.125]
 
 
 def test_other_metrics_are_refused() -> None:

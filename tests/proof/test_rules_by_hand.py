@@ -104,11 +104,11 @@ def test_roundings_of_a_backward_pass_are_counted() -> None:
         total, carried = _Total(FLOAT, 1), {h: part}
         whole._pass(carried, total, h, 2 * part)
         assert (carried[h] == part + 2 * part).all()
-        assert u * 0.3 * size <= total._error[0] <= 1.01 * u * 0.3 * size
-        before = total._error
+        assert u * 0.3 * size <= total.error[0] <= 1.01 * u * 0.3 * size
+        before = total.error
         whole._pass(carried, total, h - 1, part)
         whole._pass(carried, total, h, 0 * part)
-        assert (total._error == before).all()
+        assert (total.error == before).all()
         assert list(carried) == [h, h - 1]
         for sign in (1, -1):
             total, carried = _Total(FLOAT, 1), {}
@@ -117,9 +117,31 @@ def test_roundings_of_a_backward_pass_are_counted() -> None:
             )
             slope = abs(carried[h][0, unit])
             gap = 0.1 * 4 / 3 * (sign < 0)
-            assert u * slope * size <= total._error[0] <= 1.1 * u * (slope * size + 4 * gap)
-            assert total._error[0] >= u * (slope * size + 2 * gap)
-            assert total._sum[0] == pytest.approx(-gap)
+            assert u * slope * size <= total.error[0] <= 1.1 * u * (slope * size + 4 * gap)
+            assert total.error[0] >= u * (slope * size + 2 * gap)
+            assert total.sum[0] == pytest.approx(-gap)
+
+
+@pytest.mark.parametrize("outer", [2, 3, 9])
+def test_coefficients_that_cancel_lose_what_is_counted(outer: int) -> None:
+    """Carried back they are near 0, off by more than their own size, and times an input of 2^40."""
+    rng = np.random.default_rng(outer)
+    ends = np.array([2.0**40])
+    lost = 0
+    for _ in range(40):
+        weight, a = rng.normal(size=(1, outer)), rng.normal(size=(1, outer))
+        weight[0, -1] = -(weight[0, :-1] @ a[0, :-1]) / a[0, -1]
+        steps = [Step("z", None, (), 1), Step("h", Matrix(weight), ("z",), outer)]
+        metric = {"kind": "max-abs", "tolerance": 1.0}
+        whole = Subdomain.whole(build(FLOAT, steps, "h", Region(ends, ends), {}, {}, metric))
+        true = (fractions(weight) @ fractions(a[0]))[0] * 2**40
+        lost += true != (weight @ a[0])[0] * 2**40
+        for sign in (1, -1):
+            bound = whole.lower_bound(1, sign * a, {})[0]
+            assert Fraction(bound) <= sign * true
+            size = float(np.abs(weight[0]) @ np.abs(a[0])) * 2.0**40
+            assert bound >= float(sign * true) - 2 * (outer + 4) * 2.0**-53 * size
+    assert lost > 20
 
 
 def test_tightened_bounds_by_hand() -> None:

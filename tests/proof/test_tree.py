@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from provable_circuits.proof.checker import tree
 from provable_circuits.proof.checker.arithmetic import Arithmetic, RefusedError
 from provable_circuits.proof.checker.data import Data
 from provable_circuits.proof.checker.operations import Bend, Matrix
 from provable_circuits.proof.checker.problem import Problem, Region, Step, build
-from provable_circuits.proof.checker.rules import Subdomain
+from provable_circuits.proof.checker.rules import Side, Subdomain
 from provable_circuits.proof.checker.tree import Proof
 
 FLOAT, EXACT = Arithmetic(), Arithmetic(exact=True)
@@ -23,11 +24,13 @@ ARRAYS: dict[str, Any] = {
     "far": np.array([0, 2], dtype=np.int32),
     "before": np.array([-1, 0], dtype=np.int32),
     "pair": np.array([[0, 1]], dtype=np.int32),
+    "column": np.array([[0], [1]], dtype=np.int32),
     "none": np.array([], dtype=np.int32),
     "half": np.array([[128, 0]], dtype=np.uint8),
     "ones": np.array([[255, 255]], dtype=np.uint8),
     "no rows": np.zeros((0, 2), dtype=np.uint8),
     "two rows": np.zeros((2, 2), dtype=np.uint8),
+    "three rows": np.zeros((3, 2), dtype=np.uint8),
     "no columns": np.zeros((1, 0), dtype=np.uint8),
     "flat": np.array([255, 255], dtype=np.uint8),
     "beta": np.array([[0.5]]),
@@ -158,6 +161,7 @@ def test_betas_and_alphas_that_do_not_fit_are_refused() -> None:
         ["far", "half"],
         ["before", "half"],
         ["pair", "half"],
+        ["column", "half"],
         ["none", "half"],
         ["units", "flat"],
         ["units", "half", "half"],
@@ -168,6 +172,10 @@ def test_betas_and_alphas_that_do_not_fit_are_refused() -> None:
         with pytest.raises(RefusedError):
             check(9.0, {"alpha": {"N:h": pair}, **CLOSE})
     assert check(9.0, {"alpha": {"N:h": ["none", "no columns"]}, **CLOSE}) == 1
+    assert check(9.0, {"alpha": {"N:h": ["units", "two rows"]}, **CLOSE}) == 1
+    for name in ("no rows", "three rows"):
+        with pytest.raises(RefusedError, match="one choice for all objectives, or one for each"):
+            check(9.0, {"alpha": {"N:h": ["units", name]}, **CLOSE})
     with pytest.raises(RefusedError, match="which there is not"):
         check(9.0, {"alpha": {"N:what": ["units", "half"]}, **CLOSE})
 
@@ -196,6 +204,13 @@ def test_alphas_are_those_of_their_node_and_below() -> None:
     assert _bound({**steep, **split}, {**flat, **CLOSE}, CLOSE) == pytest.approx(-1.5, abs=0.01)
 
 
+def test_units_without_an_alpha_have_none() -> None:
+    asked = problem(9.0)
+    proof = Proof(asked, lambda: asked, array, Data({"trees": []}, "proof"))
+    found = proof._alpha(Data({"N:h": ["second", "one"]}, "alpha"), 2)
+    assert {place: values.tolist() for place, values in found.items()} == {1: [[-1, 1]]}
+
+
 def _bound(*nodes: Any) -> float:
     """By how much the tree fails to show that the difference is at most -0.5."""
     asked = problem(0.0, EXACT)
@@ -207,8 +222,40 @@ def _bound(*nodes: Any) -> float:
     return float(str(caught.value).split("is ")[-1].rstrip("."))
 
 
+def test_trees_may_be_so_deep_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many halves may wait as there is room for, and two more; and no more than are allowed."""
+    units = sum(node.units for node in problem(9.0).nodes)
+    split: Any = {"split": ["N:h", 0]}
+    for deepest, numbers, most in ((3, 2**26, 3), (9, 2 * units, 4), (9, 2 * units - 1, 3)):
+        monkeypatch.setattr(tree, "DEEPEST", deepest)
+        monkeypatch.setattr(tree, "MOST_NUMBERS", numbers)
+        assert check(9.0, *[split] * (most - 1), *[CLOSE] * most) == most
+        with pytest.raises(RefusedError, match="deeper than the checker has room for"):
+            check(9.0, *[split] * most, *[CLOSE] * (most + 1))
+
+
+def test_an_exact_problem_is_not_built_again() -> None:
+    asked = problem(2.0, EXACT)
+    nodes = [{"close": {"exact": True}}]
+    data = {"trees": [{"objectives": [0, 1], "nodes": nodes}]}
+    assert Proof(asked, lambda: problem(1.0, EXACT), array, Data(data, "proof")).check() == 1
+
+
+def test_an_exact_leaf_has_the_same_bounds() -> None:
+    whole = Subdomain.whole(problem(9.0)).at_side(Side(0, 1, 0.1, True))
+    made = tree.exactly(whole, problem(9.0, EXACT))
+    for ends, exact in zip(whole.bounds, made.bounds, strict=True):
+        for end, same in zip(ends, exact, strict=True):
+            assert [Fraction(value) for value in end.tolist()] == same.tolist()
+    assert (made.signs, made.sides) == (whole.signs, whole.sides)
+    assert made.regions[0].lower.tolist() == [-1, Fraction(0.1)]
+
+
 def test_malformed_nodes_are_refused() -> None:
     node: Any
+    for node in ({}, {"close": {}, "empty": {}}, {"split": ["N:h", 0], **CLOSE}):
+        with pytest.raises(RefusedError, match="one split or one leaf"):
+            check(9.0, node, CLOSE, CLOSE)
     for node in (
         {},
         {"close": {}, "empty": {}},

@@ -15,7 +15,7 @@ from tests.report.browser import chromium
 from tests.report.runs import digits, network, search
 
 import provable_circuits as pc
-from provable_circuits.discover.guarantees import NECESSITY, Kept
+from provable_circuits.discover.results.guarantees import NECESSITY, Kept
 from provable_circuits.drawing.diagram import KEPT
 from provable_circuits.drawing.layout import arrange
 from provable_circuits.drawing.raster import raster

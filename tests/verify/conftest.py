@@ -10,8 +10,7 @@ import pytest
 @pytest.fixture
 def hulls_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small networks are treated as large ones, and hulls tried before anything is split."""
-    for name in ("question", "verifier", "branching"):
-        module = importlib.import_module(f"provable_circuits.verify.{name}")
-        monkeypatch.setattr(module, "SMALL", 0)
-    room = importlib.import_module("provable_circuits.verify.question")
-    monkeypatch.setattr(room, "FEW_PARTS", 0)
+    bounds = importlib.import_module("provable_circuits.verify.bounding.bounds")
+    monkeypatch.setattr(bounds, "SMALL", 0)
+    room = importlib.import_module("provable_circuits.verify.stages.question")
+    monkeypatch.setattr(room, "FEW_SUBDOMAINS", 0)

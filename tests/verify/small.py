@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from tests.oracle.cases import convolutional, fully_connected, residual
 from tests.oracle.milp import Question, solve
 from tests.oracle.network import Network
+from tests.oracle.random_networks import convolutional, fully_connected, residual
 from tests.oracle.regions import Region
 
-from provable_circuits.verify.vnnlib import Case, Property
+from provable_circuits.properties.vnnlib import Case, Property
 
 MARGIN = 1e-3
 

@@ -15,12 +15,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.oracle.cases import Case, Truth, broken, draw, fully_connected, kinks, small
+from tests.oracle.cases import Case, Truth, broken, draw, small
 from tests.oracle.milp import NODES as MILP_NODES
+from tests.oracle.random_networks import fully_connected, kinks
 from tests.oracle.regions import Region
+from tests.verify.around import around
 
 import provable_circuits as pc
-from provable_circuits.verify import bounds, branching, question, verifier
+from provable_circuits.verify.bounding import bounds
+from provable_circuits.verify.stages import question
 
 CLAIMS = int(os.environ.get("ORACLE_CLAIMS", "300"))
 FIRST = int(os.environ.get("ORACLE_FIRST", "0"))
@@ -29,24 +32,6 @@ LOG = os.environ.get("ORACLE_LOG")
 
 WALKS = int(os.environ.get("ORACLE_WALKS", "10"))
 WALK_FIRST = int(os.environ.get("ORACLE_WALK_FIRST", "0"))
-
-GAPS = (1e-3, 1e-2, 0.1)
-NEAREST = 2e-5
-
-
-def around(case: Case, truth: Truth) -> list[tuple[float, str]]:
-    """Tolerances (fractions of the margin) on both sides of the threshold, and their verdicts."""
-    gap = GAPS[case.seed % len(GAPS)]
-    if case.metric.startswith("winner"):
-        holds = min(truth.low - max(gap, 1e-3), 1.0)
-        fails = max(truth.high + max(gap, 1e-3), 0.0)
-        asked = [(holds, "proved")] if holds >= 0 else []
-        return asked + ([(fails, "refuted")] if fails <= 1 else [])
-    step = max(gap * abs(truth.high), NEAREST)
-    asked = [(truth.high + step, "proved")]
-    if truth.low - step > 0:
-        asked.append((truth.low - step, "refuted"))
-    return asked
 
 
 def check(case: Case, tolerance: float, wanted: str, verdict: pc.Verdict) -> None:
@@ -141,8 +126,7 @@ def test_a_verifier_that_remembers_agrees_too(seed: int) -> None:
 def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small networks take the way of large ones: float32 passes, and derived enclosures."""
     monkeypatch.setattr(bounds, "SINGLE_FROM", 0)
-    for module in (branching, question, verifier):
-        monkeypatch.setattr(module, "SMALL", 0)
+    monkeypatch.setattr(bounds, "SMALL", 0)
 
 
 @pytest.mark.usefixtures("as_if_large")
@@ -154,7 +138,7 @@ def test_the_way_of_large_networks_agrees_with_the_exact_optimum(seed: int) -> N
 @pytest.mark.usefixtures("as_if_large")
 @pytest.mark.parametrize("seed", range(FIRST + 70_000, FIRST + 70_000 + CLAIMS // 15))
 def test_hulls_agree_with_the_exact_optimum(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(question, "FEW_PARTS", 0)
+    monkeypatch.setattr(question, "FEW_SUBDOMAINS", 0)
     compare(seed)
 
 

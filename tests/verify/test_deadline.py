@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from tests.verify.test_limits import hard, pools
+from tests.verify.networks import hard, pools
 
 import provable_circuits as pc
 from provable_circuits.errors import ArgumentError

@@ -8,16 +8,16 @@ import math
 
 import pytest
 import torch
-from tests.verify.test_limits import hard, pools
+from tests.verify.networks import hard, pools
 
 import provable_circuits as pc
-from provable_circuits.claims.encoding import InputRange
 from provable_circuits.network.graph import Graph, GraphBuilder
 from provable_circuits.network.ops import Linear, ReLU
 from provable_circuits.rounding import InconsistentBoundsError, Interval, met, midpoint
-from provable_circuits.verify.bounds import Bounds, Structure
-from provable_circuits.verify.difference import Difference, Known
-from provable_circuits.verify.region import Region
+from provable_circuits.verify.bounding.bounds import Bounds, Structure
+from provable_circuits.verify.bounding.differential import DifferentialBounds, Known
+from provable_circuits.verify.bounding.region import Region
+from provable_circuits.verify.encoding.encoder import InputRange
 from provable_circuits.verify.verifier import INCONSISTENT
 
 
@@ -85,20 +85,19 @@ def test_inconsistent_bounds_prove_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Derived bounds that are wrong and contradict others: no proof, and a clean slate."""
-    for room in ("question", "verifier"):
-        module = importlib.import_module(f"provable_circuits.verify.{room}")
-        monkeypatch.setattr(module, "SMALL", 0)
+    bounds = importlib.import_module("provable_circuits.verify.bounding.bounds")
+    monkeypatch.setattr(bounds, "SMALL", 0)
     graph = pools()
     circuit, claim = hard(graph)
-    plain = Difference.enclosures
+    plain = DifferentialBounds.enclosures
 
-    def wrong(self: Difference, known: Known, query: object) -> dict[str, Interval]:
+    def wrong(self: DifferentialBounds, known: Known, query: object) -> dict[str, Interval]:
         derived = plain(self, known, query)  # type: ignore[arg-type]
         return {name: (low + 1e3, high + 1e3) for name, (low, high) in derived.items()}
 
     verifier = pc.Verifier(circuit.components, claim)
     with monkeypatch.context() as patched, caplog.at_level(logging.ERROR):
-        patched.setattr(Difference, "enclosures", wrong)
+        patched.setattr(DifferentialBounds, "enclosures", wrong)
         verdict = verifier.ask(circuit, max_nodes=4)
     assert isinstance(verdict, pc.Undecided)
     assert verdict.reason == INCONSISTENT

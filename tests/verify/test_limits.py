@@ -8,46 +8,18 @@ import math
 import pytest
 import torch
 from tests.clock import Clock
-from tests.verify.test_verifier import claim_for, dense, residual
-from torch import nn
+from tests.verify.networks import claim_for, dense, hard, pools, residual
 
 import provable_circuits as pc
 from provable_circuits.errors import ArgumentError
-from provable_circuits.verify import memory
-from provable_circuits.verify.screen import Screen
-
-
-def pools(seed: int = 0, pool: type[nn.Module] = nn.MaxPool2d, scale: float = 1.0) -> pc.Graph:
-    """A network whose question needs branching over wide domains, all weights times a scale."""
-    torch.manual_seed(seed)
-    net = nn.Sequential(
-        nn.Conv2d(1, 4, 3, padding=1),
-        nn.ReLU(),
-        pool(2),
-        nn.Conv2d(4, 6, 3, padding=1),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(96, 12),
-        nn.ReLU(),
-        nn.Linear(12, 3),
-    )
-    with torch.no_grad():
-        for parameter in net.parameters():
-            parameter.mul_(scale)
-    return pc.Graph.from_torch(net, torch.zeros(1, 1, 8, 8))
-
-
-def hard(graph: pc.Graph) -> tuple[pc.Circuit, pc.Claim]:
-    components = graph.components("filter")
-    x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(2))
-    claim = pc.Claim([pc.Ball(x, 0.3)], pc.Reachable(eps=0.3), pc.LogitDifference(0.5, 0))
-    return components.full().remove(components.names[0]).remove(components.names[5]), claim
+from provable_circuits.verify.reuse import memory
+from provable_circuits.verify.stages.incomplete_batch import IncompleteBatch
 
 
 @pytest.fixture
 def passes(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """When each backward pass began, on a clock on which a pass takes a second."""
-    module = importlib.import_module("provable_circuits.verify.bounds")
+    module = importlib.import_module("provable_circuits.verify.bounding.bounds")
     plain = module.Bounds.backward
     began: list[float] = []
 
@@ -79,13 +51,9 @@ def test_work_that_the_limit_cut_short_is_kept(
     passes: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each question gets too little time for the whole of the preparation; together they do it."""
-    for room, name, value in (
-        ("question", "SMALL", 0),
-        ("verifier", "SMALL", 0),
-        ("bounds", "CHUNK_ELEMENTS", 1),
-    ):
-        module = importlib.import_module(f"provable_circuits.verify.{room}")
-        monkeypatch.setattr(module, name, value)
+    bounds = importlib.import_module("provable_circuits.verify.bounding.bounds")
+    monkeypatch.setattr(bounds, "SMALL", 0)
+    monkeypatch.setattr(bounds, "CHUNK_ELEMENTS", 1)
     graph = pools()
     circuit, claim = hard(graph)
     verifier = pc.Verifier(circuit.components, claim)
@@ -101,7 +69,7 @@ def test_work_that_the_limit_cut_short_is_kept(
 
 
 def test_memory_that_does_not_suffice_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    branching = importlib.import_module("provable_circuits.verify.branching")
+    branching = importlib.import_module("provable_circuits.verify.branching.branch_and_bound")
     graph = pools()
     circuit, claim = hard(graph)
     refused = _refusing(RuntimeError("[enforce fail] can't allocate memory"))
@@ -115,7 +83,7 @@ def test_memory_that_does_not_suffice_is_a_reason(monkeypatch: pytest.MonkeyPatc
 
 
 def test_other_errors_are_not_taken_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    question = importlib.import_module("provable_circuits.verify.question")
+    question = importlib.import_module("provable_circuits.verify.stages.question")
     monkeypatch.setattr(question, "climb", _refusing(RuntimeError("shapes do not fit")))
     graph = pools()
     circuit, claim = hard(graph)
@@ -125,7 +93,7 @@ def test_other_errors_are_not_taken_for_memory(monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_interrupt_ends_cleanly(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was interrupted can be asked again, and gets the answer it would have got."""
-    question = importlib.import_module("provable_circuits.verify.question")
+    question = importlib.import_module("provable_circuits.verify.stages.question")
     graph = dense(3)
     components = graph.components()
     centers = torch.rand(2, 5, generator=torch.Generator().manual_seed(1))
@@ -244,14 +212,14 @@ def test_memory_that_screening_lacks_leaves_circuits_to_single_questions(
     def full(*_: object) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate")
 
-    monkeypatch.setattr(Screen, "answers", full)
+    monkeypatch.setattr(IncompleteBatch, "answers", full)
     assert verifier.screen(circuits) == [None, None, None]
     assert verifier.ask(circuits[0]).kind in ("proved", "refuted")
 
     def wrong(*_: object) -> None:
         raise RuntimeError("something else")
 
-    monkeypatch.setattr(Screen, "answers", wrong)
+    monkeypatch.setattr(IncompleteBatch, "answers", wrong)
     with pytest.raises(RuntimeError, match="something else"):
         verifier.screen(circuits)
 
@@ -264,7 +232,7 @@ def test_what_circuits_leave_behind_is_limited(monkeypatch: pytest.MonkeyPatch) 
     def kept(verifier: pc.Verifier) -> int:
         for name in names[:6]:
             verifier.ask(components.full().remove(name))
-        return sum(ends[0].numel() for _, ends in verifier.memory.cut.values())
+        return sum(ends[0].numel() for _, ends in verifier.knowledge.memory.cut.values())
 
     most = kept(pc.Verifier(components, claim))
     monkeypatch.setattr(memory, "MOST_NUMBERS", 7)

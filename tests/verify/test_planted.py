@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tests.oracle.cases import graph_of
 from tests.oracle.line import maximum
 from tests.oracle.network import INPUT, Network, Writer, exact
+from tests.oracle.random_networks import graph_of
 from torch import nn
 
 import provable_circuits as pc

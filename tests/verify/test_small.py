@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.oracle.cases import graph_of
 from tests.oracle.milp import Question, solve
+from tests.oracle.random_networks import graph_of
 from tests.verify.small import MARGIN, at_least, drawn, f64, largest, row_of
 
 import provable_circuits as pc
-from provable_circuits.verify.property import decide
+from provable_circuits.properties.verify import decide
 
 NODES = 1200
 

@@ -17,13 +17,13 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from tests.clock import Clock
-from tests.oracle.cases import graph_of
 from tests.oracle.line import maximum
 from tests.oracle.network import INPUT, Network, Writer, exact
+from tests.oracle.random_networks import graph_of
 from torch import nn
 
 import provable_circuits as pc
-from provable_circuits.verify.replay import Candidate
+from provable_circuits.verify.attacking.replay import Candidate
 from provable_circuits.zoo.toy import counterexample_network
 
 Floats = NDArray[np.float64]

@@ -8,76 +8,24 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
+from tests.verify.networks import PATCHINGS, claim_for, dense, residual
+from torch import nn
 
 import provable_circuits as pc
 from provable_circuits.network.execution import evaluate
-from provable_circuits.verify.bounds import Bounds, Structure
-from provable_circuits.verify.difference import Difference, Known
-from provable_circuits.verify.region import Region
+from provable_circuits.verify.bounding.bounds import Bounds, Structure
+from provable_circuits.verify.bounding.differential import DifferentialBounds, Known
+from provable_circuits.verify.bounding.region import Region
 
 CPU = torch.device("cpu")
-
-
-class Residual(nn.Module):
-    """A small residual network with everything that cutting has to get right."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = nn.Conv2d(1, 3, 3, padding=1)
-        self.second = nn.Conv2d(3, 4, 3, padding=1)
-        self.norm = nn.BatchNorm2d(4)
-        self.third = nn.Conv2d(4, 4, 3, padding=1)
-        self.project = nn.Conv2d(3, 4, 1)
-        self.pool = nn.AvgPool2d(2)
-        self.head = nn.Linear(16, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
-        x = self.first(x).relu()
-        y = self.third(self.norm(self.second(x)).relu()) + self.project(x)
-        logits: Tensor = self.head(self.pool(y.relu()).flatten(1))
-        return logits
-
-
-def dense(seed: int) -> pc.Graph:
-    torch.manual_seed(seed)
-    net = nn.Sequential(
-        nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 5), nn.LeakyReLU(0.1), nn.Linear(5, 3)
-    )
-    return pc.Graph.from_torch(net, torch.zeros(1, 5))
-
-
-def residual(seed: int) -> pc.Graph:
-    torch.manual_seed(seed)
-    return pc.Graph.from_torch(Residual(), torch.zeros(1, 1, 4, 4))
-
-
-PATCHINGS: dict[str, pc.Patching] = {
-    "zero": pc.Zero(),
-    "constant": pc.Constant(0.2),
-    "reachable": pc.Reachable(eps=0.1),
-    "hull": pc.IntervalHull(eps=0.1),
-}
-
-
-def claim_for(graph: pc.Graph, patching: str, tolerance: float, point: bool = False) -> pc.Claim:
-    centers = torch.rand(2, *graph.input_shape, generator=torch.Generator().manual_seed(1))
-    inputs = [pc.Point(x) if point else pc.Ball(x, 0.05) for x in centers]
-    return pc.Claim(inputs, PATCHINGS[patching], pc.LogitDifference(tolerance, 1))
 
 
 @pytest.fixture(params=["small", "large"])
 def as_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Small networks as they are, and as if they were large: differences, float32, few units."""
     if request.param == "large":
-        verifier = importlib.import_module("provable_circuits.verify.verifier")
-        branching = importlib.import_module("provable_circuits.verify.branching")
-        bounds = importlib.import_module("provable_circuits.verify.bounds")
-        question = importlib.import_module("provable_circuits.verify.question")
-        monkeypatch.setattr(verifier, "SMALL", 0)
-        monkeypatch.setattr(question, "SMALL", 0)
-        monkeypatch.setattr(branching, "SMALL", 0)
+        bounds = importlib.import_module("provable_circuits.verify.bounding.bounds")
+        monkeypatch.setattr(bounds, "SMALL", 0)
         monkeypatch.setattr(bounds, "SINGLE_FROM", 0)
     return str(request.param)
 
@@ -127,7 +75,9 @@ def test_enclosures_by_difference_contain_what_the_smaller_circuit_computes(
         bounds = Bounds(Structure(query.graph, CPU), Region(query.ranges), 2)
         bounds.compute()
         smaller = verifier.encoder.encode(small)
-        found = Difference(verifier.encoder).enclosures(Known(large, query, bounds.ends), smaller)
+        found = DifferentialBounds(verifier.encoder).enclosures(
+            Known(large, query, bounds.ends), smaller
+        )
         generator = torch.Generator().manual_seed(trial)
         for _ in range(20):
             feeds = {}

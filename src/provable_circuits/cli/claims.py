@@ -14,8 +14,8 @@ from torch import Tensor
 import provable_circuits as pc
 from provable_circuits.claims.normalisation import spread
 from provable_circuits.cli.inputs import (
-    Scale,
-    Source,
+    InputScale,
+    InputSource,
     chosen,
     numbers,
     open_source,
@@ -51,7 +51,7 @@ class Inputs:
     divide: float
     unscaled: bool
     integers: bool
-    scale: Scale
+    scale: InputScale
     notes: tuple[str, ...]
 
     @property
@@ -78,7 +78,7 @@ class DataOptions:
 
     def read(self, graph: pc.Graph, means: bool) -> Inputs:
         """The inputs; ``means`` says whether means over data are wanted too."""
-        normal = Scale.of(self.mean, self.std)
+        normal = InputScale.of(self.mean, self.std)
         source = self._open(self.data, graph)
         places = chosen(self.index, source.count)
         pixels = source.pixels(places)
@@ -104,7 +104,7 @@ class DataOptions:
     def network_inputs(self, graph: pc.Graph) -> Tensor:
         """All of the data that means are taken over, as the network takes it."""
         pixels, _ = self._samples(graph)
-        return Scale.of(self.mean, self.std).inputs(pixels)
+        return InputScale.of(self.mean, self.std).inputs(pixels)
 
     def warning(self, graph: pc.Graph) -> str | None:
         """What to say of the scale of the data that means are taken over."""
@@ -115,7 +115,7 @@ class DataOptions:
         source = self._open(self.patch_data or self.data, graph)
         return source.pixels(range(source.count)), source.integers
 
-    def _open(self, path: Path, graph: pc.Graph) -> Source:
+    def _open(self, path: Path, graph: pc.Graph) -> InputSource:
         if self.scale is not None and not self.scale > 0:
             raise ArgumentError(
                 f"The '--scale' option must be positive. Got {self.scale:g} instead."
@@ -166,7 +166,7 @@ class ClaimOptions:
         kind = pc.Reachable if self.patching == "reachable" else pc.IntervalHull
         return kind(domains=domains)
 
-    def _ball(self, pixels: Tensor, eps: float, scale: Scale) -> pc.Ball:
+    def _ball(self, pixels: Tensor, eps: float, scale: InputScale) -> pc.Ball:
         p = NORMS[self.norm]
         center = scale.inputs(pixels)
         radius: Tensor | float = eps
@@ -180,7 +180,7 @@ class ClaimOptions:
             radius = widths if p == math.inf else float(widths.flatten()[0])
         return pc.Ball(center, radius, p, self._clip(pixels, scale))
 
-    def _clip(self, pixels: Tensor, scale: Scale) -> tuple[Tensor, Tensor] | None:
+    def _clip(self, pixels: Tensor, scale: InputScale) -> tuple[Tensor, Tensor] | None:
         if self.clip is None:
             return None
         ends = numbers("clip", self.clip)

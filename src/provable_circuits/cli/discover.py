@@ -76,8 +76,8 @@ def discover(
     from provable_circuits.cli.claims import ClaimOptions, DataOptions
     from provable_circuits.cli.endings import say
     from provable_circuits.cli.threads import use_threads_for
-    from provable_circuits.discover.labels import is_wrong, label_lines
-    from provable_circuits.discover.run import prepare_folder
+    from provable_circuits.discover.results.labels import is_wrong, label_lines
+    from provable_circuits.discover.results.run import prepare_folder
     from provable_circuits.network.graph import Graph
     from provable_circuits.report.live import LiveLine
 
@@ -191,7 +191,7 @@ def _labels(inputs: Inputs, graph: pc.Graph) -> dict[str, list[int]] | None:
     """Which inputs the network gets wrong, if their labels are known."""
     import torch
 
-    from provable_circuits.discover.labels import label_document
+    from provable_circuits.discover.results.labels import label_document
 
     if inputs.labels is None:
         return None
@@ -216,7 +216,7 @@ def _located(error: ClaimFailsError, inputs: Inputs, claim: pc.Claim) -> ClaimFa
 
 def _failure(error: ClaimFailsError, asked: dict[str, Any]) -> dict[str, Any]:
     """What is printed of a network that violates the claim itself."""
-    from provable_circuits.discover.result import witness_document
+    from provable_circuits.discover.results.result import witness_document
 
     return {
         "circuit": None,

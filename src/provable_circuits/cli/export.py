@@ -85,9 +85,9 @@ def export(
     For a circuit without its run, give the --granularity, --outputs and --shortcuts it was found
     with.
     """
-    from provable_circuits.claims.encoding import Encoder
     from provable_circuits.cli.runs import read_found
-    from provable_circuits.verify.export import export_query
+    from provable_circuits.properties.export import export_query
+    from provable_circuits.verify.encoding.encoder import Encoder
 
     _check_names(onnx, torch, graph, vnnlib)
     if heads and graph is None:

@@ -38,7 +38,7 @@ DAMAGED = (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error,
 WHITE = 255.0
 
 
-class Images:
+class LoadedImages:
     """The images of a folder, in the order of their names, or one image."""
 
     integers = False

@@ -18,7 +18,7 @@ MOST = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scale:
+class InputScale:
     """How the network's inputs follow from pixels: ``(pixel - mean) / std``, by channel.
 
     Attributes:
@@ -29,7 +29,7 @@ class Scale:
     std: Tensor | None
 
     @classmethod
-    def of(cls, mean: str | None, std: str | None) -> Scale:
+    def of(cls, mean: str | None, std: str | None) -> InputScale:
         """From numbers as they are written on the command line."""
         if mean is None and std is None:
             return cls(None, None)
@@ -65,7 +65,7 @@ class Scale:
         return values.reshape(-1, 1, 1)
 
 
-class Source(Protocol):
+class InputSource(Protocol):
     """Inputs that wait in a file or folder.
 
     Attributes:
@@ -88,7 +88,7 @@ class Source(Protocol):
         """Some of them, before normalisation: float64 [n, *shape]."""
 
 
-def open_source(path: Path, graph: Graph, divide: float | None) -> Source:
+def open_source(path: Path, graph: Graph, divide: float | None) -> InputSource:
     """The inputs in a file of arrays, an image, or a folder of images.
 
     Args:
@@ -97,12 +97,12 @@ def open_source(path: Path, graph: Graph, divide: float | None) -> Source:
         divide: what the data is divided by; None for what is usual for its kind.
     """
     from provable_circuits.cli.array_files import ArrayFile
-    from provable_circuits.cli.images import SUFFIXES, Images
+    from provable_circuits.cli.images import SUFFIXES, LoadedImages
 
     if not path.exists():
         raise DataError(f"There is no file '{path}'.")
     if path.is_dir() or path.suffix.lower() in SUFFIXES:
-        return Images(path, graph, divide)
+        return LoadedImages(path, graph, divide)
     return ArrayFile(path, graph, divide)
 
 

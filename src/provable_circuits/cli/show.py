@@ -13,7 +13,7 @@ from provable_circuits.cli import options
 from provable_circuits.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
-    from provable_circuits.discover.run import Run
+    from provable_circuits.discover.results.run import Run
     from provable_circuits.report.comparison import Comparison
 
 EXAMPLES = options.examples(
@@ -48,7 +48,7 @@ def show(
 
     Neither the model nor the data is needed. With two runs, their circuits are compared.
     """
-    from provable_circuits.discover.run import Run
+    from provable_circuits.discover.results.run import Run
     from provable_circuits.report.comparison import Comparison, names_of
     from provable_circuits.report.text import print_comparison, print_run
 

@@ -49,9 +49,9 @@ def verify(
     'sat' follows a counterexample. The exit code is 0, 1, 3 and 3.
     """
     from provable_circuits.network.graph import Graph
+    from provable_circuits.properties.verify import USUAL_SECONDS, decide
+    from provable_circuits.properties.vnnlib import read_property
     from provable_circuits.report.answer import property_document, property_lines
-    from provable_circuits.verify.property import USUAL_SECONDS, decide
-    from provable_circuits.verify.vnnlib import read_property
 
     verdict = decide(
         Graph.from_onnx(model), read_property(question), timeout, seed, max_nodes=max_nodes

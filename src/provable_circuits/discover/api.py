@@ -16,21 +16,25 @@ from provable_circuits import arguments
 from provable_circuits.arguments import flag, instance, refused, time_limit, whole
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.words import broken, failure_words
-from provable_circuits.discover.binary_search import binary_search
-from provable_circuits.discover.blocking_sets import blocking_sets
+from provable_circuits.discover.algorithms.binary_search import binary_search
+from provable_circuits.discover.algorithms.blocking_sets import blocking_sets
+from provable_circuits.discover.algorithms.dual import SmallestBlockingSet
+from provable_circuits.discover.algorithms.exhaustive import exhaustive
+from provable_circuits.discover.algorithms.greedy import greedy
+from provable_circuits.discover.algorithms.hitting_set import hitting_set
+from provable_circuits.discover.algorithms.orders import ordered
 from provable_circuits.discover.confirmation import Confirmation, confirm
-from provable_circuits.discover.distributed import Distributed
-from provable_circuits.discover.dual import SmallestBlockingSet
-from provable_circuits.discover.exhaustive import exhaustive
-from provable_circuits.discover.greedy import greedy
-from provable_circuits.discover.guarantees import minimality, necessity
-from provable_circuits.discover.hitting_set import hitting_set
-from provable_circuits.discover.monotonicity import CONTRADICTED, Monotonicity, monotonicity
-from provable_circuits.discover.orders import ordered
-from provable_circuits.discover.predicate import Decided, Predicate, Sampled
-from provable_circuits.discover.result import BlockingSet, Result
+from provable_circuits.discover.predicates.distributed import Distributed
+from provable_circuits.discover.predicates.monotonicity import (
+    CONTRADICTED,
+    Monotonicity,
+    monotonicity,
+)
+from provable_circuits.discover.predicates.predicate import Decided, Predicate, Sampled
+from provable_circuits.discover.results.guarantees import minimality, necessity
+from provable_circuits.discover.results.result import BlockingSet, Result
+from provable_circuits.discover.results.withdrawal import shown_by
 from provable_circuits.discover.search import Search
-from provable_circuits.discover.withdrawal import shown_by
 from provable_circuits.errors import ArgumentError, ClaimFailsError
 from provable_circuits.network.components import Components
 from provable_circuits.network.granularity import Granularity

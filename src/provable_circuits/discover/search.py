@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from provable_circuits.discover.monotonicity import Monotonicity
-from provable_circuits.discover.predicate import Predicate, faithful
+from provable_circuits.discover.predicates.monotonicity import Monotonicity
+from provable_circuits.discover.predicates.predicate import Predicate, faithful
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Component, Components
 from provable_circuits.progress import Listener, Progress

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from provable_circuits.drawing.scene import Box, Item, Path, Point, Text
+from provable_circuits.drawing.scene import Item, Path, Point, Rectangle, Text
 from provable_circuits.drawing.text import text_width
 from provable_circuits.errors import ArgumentError
 
@@ -48,7 +48,7 @@ class Axes:
             at the corners.
     """
 
-    frame: Box
+    frame: Rectangle
     x_ticks: tuple[float, ...]
     y_ticks: tuple[float, ...]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from provable_circuits.drawing.axes import MARGIN, NOTE, TITLE, Axes, left_room, ticks
-from provable_circuits.drawing.scene import Box, Group, Item, Path, Point, Scene, Text
+from provable_circuits.drawing.scene import Group, Item, Path, Point, Rectangle, Scene, Text
 from provable_circuits.drawing.style import SERIES
 from provable_circuits.drawing.text import shortened, text_width
 from provable_circuits.errors import ArgumentError
@@ -107,11 +107,11 @@ def _scale(rows: Mapping[str, Mapping[str, float]], notes: Sequence[str], room: 
 
 def _bar(
     x: float, y: float, scale: float, row: Mapping[str, float], parts: Sequence[str]
-) -> tuple[Box, ...]:
+) -> tuple[Rectangle, ...]:
     boxes = []
     for place, part in enumerate(parts):
         if row.get(part):
-            boxes.append(Box(x, y, scale * row[part], BAR, f"mark series-{place + 1}"))
+            boxes.append(Rectangle(x, y, scale * row[part], BAR, f"mark series-{place + 1}"))
             x = boxes[-1].right
     return tuple(boxes)
 
@@ -133,7 +133,7 @@ def _chart(series: Sequence[Series], title: str, x: str, y: str, draw: Drawn, ke
     entries = [(place, one.name) for place, one in enumerate(series)]
     head, top = _head(title, entries if len(series) > 1 else [], key)
     left = left_room(y_ticks)
-    frame = Box(left, top + 6, WIDTH - left - MARGIN - 8, HEIGHT, "frame")
+    frame = Rectangle(left, top + 6, WIDTH - left - MARGIN - 8, HEIGHT, "frame")
     axes = Axes(frame, x_ticks, y_ticks)
     items = [*head, *axes.items(x, y)]
     for place, one in enumerate(series):
@@ -177,13 +177,13 @@ def _scattered(axes: Axes, series: Series, place: int) -> list[Item]:
     return items
 
 
-def _mark(middle: Point, size: float, place: int) -> Box | Path:
+def _mark(middle: Point, size: float, place: int) -> Rectangle | Path:
     """A circle, square, triangle or diamond, by turns."""
     x, y = middle
     role = f"mark series-{place + 1}"
     kind = place % 4
     if kind < 2:
-        return Box(x - size, y - size, 2 * size, 2 * size, role, size if kind == 0 else 0.0)
+        return Rectangle(x - size, y - size, 2 * size, 2 * size, role, size if kind == 0 else 0.0)
     wide = 1.2 * size
     corners = {
         2: ((x, y - wide), (x + wide, y + size), (x - wide, y + size)),
@@ -201,7 +201,7 @@ def _mark_key(x: float, y: float, place: int) -> Item:
 
 
 def _bar_key(x: float, y: float, place: int) -> Item:
-    return Box(x + 6, y - 6, KEY - 6, 12, f"mark series-{place + 1}")
+    return Rectangle(x + 6, y - 6, KEY - 6, 12, f"mark series-{place + 1}")
 
 
 def _head(title: str, entries: Sequence[tuple[int, str]], key: Key) -> tuple[list[Item], float]:
@@ -221,7 +221,7 @@ def _head(title: str, entries: Sequence[tuple[int, str]], key: Key) -> tuple[lis
 def _scene(
     title: str, description: str, items: Sequence[Item], height: float, width: float = WIDTH
 ) -> Scene:
-    paper = Box(0, 0, width, height, "paper")
+    paper = Rectangle(0, 0, width, height, "paper")
     return Scene(width, height, title, description, (paper, *items))
 
 

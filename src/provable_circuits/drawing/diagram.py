@@ -37,7 +37,7 @@ JOINS = MappingProxyType({"+": "sum", "−": "difference", "‖": "concatenation
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class DiagramNode:
     """One component.
 
     Attributes:
@@ -54,7 +54,7 @@ class Node:
     def __post_init__(self) -> None:
         if self.status not in WORDS:
             raise ArgumentError(
-                f"The 'status' of a Node must be one of {', '.join(map(repr, WORDS))}. "
+                f"The 'status' of a DiagramNode must be one of {', '.join(map(repr, WORDS))}. "
                 f"Got {self.status!r} instead."
             )
 
@@ -70,7 +70,7 @@ class Column:
     """
 
     title: str
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[DiagramNode, ...] = ()
     join: str = ""
 
     def __post_init__(self) -> None:
@@ -136,7 +136,7 @@ class Diagram:
         return tuple(symbol for symbol in JOINS if symbol in found)
 
     @property
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[DiagramNode, ...]:
         """All components, column by column."""
         return tuple(node for column in self.columns for node in column.nodes)
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from provable_circuits.drawing.diagram import JOINS, Diagram, Link
-from provable_circuits.drawing.panels import NOTE, Panel, Plan, plan
+from provable_circuits.drawing.panels import NOTE, Panel, PanelPlan, plan
 from provable_circuits.drawing.routes import (
     Frame,
     Way,
@@ -26,7 +26,7 @@ from provable_circuits.drawing.routes import (
     margin,
     neighbours,
 )
-from provable_circuits.drawing.scene import Box, Point
+from provable_circuits.drawing.scene import Point, Rectangle
 from provable_circuits.drawing.text import text_width
 
 TITLE, TITLE_ROOM = 15.0, 38.0
@@ -75,7 +75,7 @@ class Key:
 
     status: str
     words: str
-    box: Box
+    box: Rectangle
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def _across(widths: Sequence[float]) -> float:
     return sum(widths) + PANEL_GAP * max(len(widths) - 1, 0)
 
 
-def _frames(plans: Sequence[Plan], lines: Sequence[Sequence[int]], left: float) -> list[Frame]:
+def _frames(plans: Sequence[PanelPlan], lines: Sequence[Sequence[int]], left: float) -> list[Frame]:
     """Where panels are across."""
     frames = []
     for number, line in enumerate(lines):
@@ -162,7 +162,7 @@ def _frames(plans: Sequence[Plan], lines: Sequence[Sequence[int]], left: float) 
 
 
 def _stacked(
-    plans: Sequence[Plan],
+    plans: Sequence[PanelPlan],
     lines: Sequence[Sequence[int]],
     frames: Sequence[Frame],
     ways: Sequence[Way],
@@ -264,6 +264,6 @@ def _keys(diagram: Diagram, width: float, y: float) -> tuple[list[Key], float]:
     for status, words in _entries(diagram):
         if keys and x + _key_width(words) > width - MARGIN:
             x, y = MARGIN, y + KEY_ROOM
-        keys.append(Key(status, words, Box(x, y, KEY, KEY_HEIGHT, "key")))
+        keys.append(Key(status, words, Rectangle(x, y, KEY, KEY_HEIGHT, "key")))
         x += _key_width(words) + KEY
     return keys, y + (KEY_HEIGHT if keys else 0.0)

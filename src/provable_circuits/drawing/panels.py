@@ -10,8 +10,8 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from provable_circuits.drawing.diagram import Column, Node
-from provable_circuits.drawing.scene import Box
+from provable_circuits.drawing.diagram import Column, DiagramNode
+from provable_circuits.drawing.scene import Rectangle
 from provable_circuits.drawing.text import shortened, text_width
 
 LABEL, HEADING, NOTE = 11.0, 12.0, 11.0
@@ -34,16 +34,16 @@ JOIN, JOIN_MORE = 28.0, 14.0
 class Spot:
     """The place of a component, and what is written there."""
 
-    node: Node
+    node: DiagramNode
     label: str
-    box: Box
+    box: Rectangle
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
     """The place of a layer, with its two lines of text and its components."""
 
-    box: Box
+    box: Rectangle
     heading: str
     note: str
     spots: tuple[Spot, ...]
@@ -75,7 +75,7 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PanelPlan:
     """The size of a panel, before it has a place: its components in so many rows, and so wide."""
 
     column: Column
@@ -94,14 +94,14 @@ class Plan:
     def at(self, x: float, y: float) -> Panel:
         """The panel with its upper left corner there."""
         if self.column.join:
-            circle = Box(x, y, self.width, self.height, "join", self.height / 2)
+            circle = Rectangle(x, y, self.width, self.height, "join", self.height / 2)
             return Panel(circle, self.heading, self.note, ())
         left = x + (self.width - self.inner) / 2
         top = y + HEAD + PADDING / 2
         spots = []
         for i, node in enumerate(self.column.nodes):
             place, row = divmod(i, self.rows)
-            box = Box(
+            box = Rectangle(
                 left + place * (self.node_width + NODE_GAP),
                 top + row * (NODE_HEIGHT + NODE_GAP),
                 self.node_width,
@@ -110,11 +110,11 @@ class Plan:
             )
             label = shortened(node.label, LABEL, self.node_width - 8, bold=True)
             spots.append(Spot(node, label, box))
-        box = Box(x, y, self.width, self.height, "panel", CORNER)
+        box = Rectangle(x, y, self.width, self.height, "panel", CORNER)
         return Panel(box, self.heading, self.note, tuple(spots))
 
 
-def plan(column: Column, most_rows: int, arriving: int = 1) -> Plan:
+def plan(column: Column, most_rows: int, arriving: int = 1) -> PanelPlan:
     """The size of the panel of a layer, of at most so many rows.
 
     Args:
@@ -123,7 +123,9 @@ def plan(column: Column, most_rows: int, arriving: int = 1) -> Plan:
         arriving: how many connections it has from others.
     """
     if column.join:
-        return Plan(column, column.join, "", JOIN + JOIN_MORE * max(arriving - 2, 0), JOIN, 0, 0.0)
+        return PanelPlan(
+            column, column.join, "", JOIN + JOIN_MORE * max(arriving - 2, 0), JOIN, 0, 0.0
+        )
     count = len(column.nodes)
     labels = [text_width(node.label, LABEL, bold=True) + 12 for node in column.nodes]
     node_width = min(max([NODE_LEAST, *labels]), NODE_MOST)
@@ -134,7 +136,7 @@ def plan(column: Column, most_rows: int, arriving: int = 1) -> Plan:
     texts = text_width(heading, HEADING, bold=True), text_width(note, NOTE)
     height = HEAD + (rows * (NODE_HEIGHT + NODE_GAP) - NODE_GAP + 1.5 * PADDING if count else 0.0)
     width = max(inner, *texts) + 2 * PADDING
-    return Plan(column, heading, note, width, height, rows, node_width)
+    return PanelPlan(column, heading, note, width, height, rows, node_width)
 
 
 def _side_by_side(count: int, rows: int, node_width: float) -> float:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from provable_circuits.drawing.diagram import JOINS, Diagram
 from provable_circuits.drawing.layout import MARGIN, TITLE, Route, arrange
 from provable_circuits.drawing.panels import HEADING, LABEL, NOTE, Panel, Spot
-from provable_circuits.drawing.scene import Box, Group, Item, Path, Point, Scene, Text
+from provable_circuits.drawing.scene import Group, Item, Path, Point, Rectangle, Scene, Text
 
 CORNER = 8.0
 """The radius of the corners of a way."""
@@ -20,7 +20,7 @@ SYMBOL = 18.0
 def scene_of(diagram: Diagram) -> Scene:
     """The drawing of a diagram."""
     layout = arrange(diagram)
-    items: list[Item] = [Box(0, 0, layout.width, layout.height, "paper")]
+    items: list[Item] = [Rectangle(0, 0, layout.width, layout.height, "paper")]
     if diagram.title:
         items.append(Text(MARGIN, MARGIN + 10, diagram.title, "title", TITLE, "start"))
     items += [item for route in layout.routes if route.band for item in _band(route)]
@@ -44,7 +44,7 @@ def _component(spot: Spot, diagram: Diagram) -> Group:
     return Group(f"component {kind}", (_shape(spot.box, node.status), label), title, node.name)
 
 
-def _shape(box: Box, status: str) -> Box | Path:
+def _shape(box: Rectangle, status: str) -> Rectangle | Path:
     """The shape of a component; those of one circuit differ in fill and outline alone."""
     role = f"shape {status.replace(' ', '-')}"
     if status == "second only":
@@ -60,16 +60,16 @@ def _shape(box: Box, status: str) -> Box | Path:
         )
         return Path((corners,), role, closed=True)
     radius = 0.0 if status == "first only" else box.height / 2
-    return Box(box.x, box.y, box.width, box.height, role, radius)
+    return Rectangle(box.x, box.y, box.width, box.height, role, radius)
 
 
-def _key(box: Box, status: str) -> tuple[Box | Path | Text, ...]:
+def _key(box: Rectangle, status: str) -> tuple[Rectangle | Path | Text, ...]:
     if status == "residual":
         y = box.middle[1]
         return (Path((((box.x, y), (box.right, y)),), "arc dashed"),)
     if status in JOINS:
         radius = box.height / 2
-        circle = Box(box.middle[0] - radius, box.y, box.height, box.height, "join", radius)
+        circle = Rectangle(box.middle[0] - radius, box.y, box.height, box.height, "join", radius)
         return circle, Text(*circle.middle, status, "join-symbol", LABEL)
     return (_shape(box, status),)
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from provable_circuits.drawing.diagram import Diagram
 from provable_circuits.drawing.picture import scene_of
-from provable_circuits.drawing.scene import Box, Group, Item, Path, Picture, Point, Scene, Text
+from provable_circuits.drawing.scene import (
+    Group,
+    Item,
+    Path,
+    Picture,
+    Point,
+    Rectangle,
+    Scene,
+    Text,
+)
 from provable_circuits.drawing.style import LIGHT, LOOKS
 from provable_circuits.drawing.text import writable
 from provable_circuits.errors import MissingExtraError
@@ -54,7 +63,7 @@ def _draw(axes: Axes, items: tuple[Item, ...]) -> None:
         match item:
             case Group():
                 _draw(axes, item.items)
-            case Box():
+            case Rectangle():
                 axes.add_patch(_box(item))
             case Path():
                 axes.add_patch(_path(item))
@@ -64,7 +73,7 @@ def _draw(axes: Axes, items: tuple[Item, ...]) -> None:
                 _image(axes, item)
 
 
-def _box(box: Box) -> Any:
+def _box(box: Rectangle) -> Any:
     """A rectangle; round corners are quarters of circles, as cubic curves come within 0.03 %."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path as Outline

@@ -16,7 +16,7 @@ Pixels = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class Rectangle:
     """A rectangle, with round corners if ``radius`` is not zero."""
 
     x: float
@@ -88,12 +88,12 @@ class Group:
     """
 
     role: str
-    items: tuple[Box | Path | Text | Picture, ...]
+    items: tuple[Rectangle | Path | Text | Picture, ...]
     title: str = ""
     component: str | None = None
 
 
-Item = Box | Path | Text | Picture | Group
+Item = Rectangle | Path | Text | Picture | Group
 
 
 @dataclass(frozen=True, slots=True, eq=False)

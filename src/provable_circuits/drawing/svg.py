@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 from provable_circuits.drawing.diagram import Diagram
 from provable_circuits.drawing.picture import scene_of
 from provable_circuits.drawing.pixels import data_uri, png
-from provable_circuits.drawing.scene import Box, Group, Item, Path, Picture, Scene, Text
+from provable_circuits.drawing.scene import Group, Item, Path, Picture, Rectangle, Scene, Text
 from provable_circuits.drawing.style import ROOT, stylesheet
 from provable_circuits.drawing.text import writable
 
@@ -54,7 +54,7 @@ def _element(item: Item, interactive: bool) -> str:
     match item:
         case Group():
             return _group(item, interactive)
-        case Box():
+        case Rectangle():
             corners = f' rx="{_number(item.radius)}"' if item.radius else ""
             return f'<rect class="{item.role}" {_place(item)}{corners}/>'
         case Path():
@@ -98,7 +98,7 @@ def _strokes(path: Path) -> str:
     )
 
 
-def _place(item: Box | Picture) -> str:
+def _place(item: Rectangle | Picture) -> str:
     return (
         f'x="{_number(item.x)}" y="{_number(item.y)}" '
         f'width="{_number(item.width)}" height="{_number(item.height)}"'

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from provable_circuits.drawing.axes import MARGIN, NOTE, TITLE
 from provable_circuits.drawing.charts import Series, lines
 from provable_circuits.drawing.pixels import difference_pixels, image_ends, image_pixels
-from provable_circuits.drawing.scene import Box, Item, Picture, Pixels, Scene, Text
+from provable_circuits.drawing.scene import Item, Picture, Pixels, Rectangle, Scene, Text
 from provable_circuits.drawing.text import text_width
 
 SIDE, GAP = 168.0, 20.0
@@ -57,10 +57,10 @@ def _side_by_side(pictures: Mapping[str, Pixels], title: str, description: str) 
     for caption, pixels in pictures.items():
         height = SIDE * pixels.shape[0] / pixels.shape[1]
         items.append(Picture(x, top, SIDE, height, pixels))
-        items.append(Box(x, top, SIDE, height, "frame"))
+        items.append(Rectangle(x, top, SIDE, height, "frame"))
         items.append(Text(x, top + height + 14, caption, "note", NOTE, "start"))
         x, bottom = x + SIDE + GAP, max(bottom, top + height + 14 + MARGIN)
-    paper = Box(0, 0, width, bottom, "paper")
+    paper = Rectangle(0, 0, width, bottom, "paper")
     return Scene(width, bottom, title, description, (paper, *items))
 
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from provable_circuits.discover.guarantees import strongest
-from provable_circuits.discover.minimality import NOTIONS
-from provable_circuits.discover.monotonicity import CONTRADICTED
-from provable_circuits.discover.result import Result
-from provable_circuits.discover.withdrawal import (
+from provable_circuits.discover.predicates.monotonicity import CONTRADICTED
+from provable_circuits.discover.results.guarantees import strongest
+from provable_circuits.discover.results.minimality import NOTIONS
+from provable_circuits.discover.results.result import Result
+from provable_circuits.discover.results.withdrawal import (
     PROOF,
     Labels,
     settled,

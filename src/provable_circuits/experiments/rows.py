@@ -21,7 +21,7 @@ from provable_circuits.claims.domains import Ball, Domain, Point
 from provable_circuits.claims.metrics import LogitDifference, MaxAbs, Metric, WinnerMargin
 from provable_circuits.claims.patching import IntervalHull, Mean, Patching, Reachable, Zero
 from provable_circuits.discover.api import discover
-from provable_circuits.discover.result import Result
+from provable_circuits.discover.results.result import Result
 from provable_circuits.experiments.assumptions import label_cells
 from provable_circuits.network.components import Components
 from provable_circuits.verify.api import verify

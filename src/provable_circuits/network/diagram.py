@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from provable_circuits.drawing.diagram import JOINS, Column, Diagram, Link, Node
+from provable_circuits.drawing.diagram import JOINS, Column, Diagram, DiagramNode, Link
 from provable_circuits.network import ops
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.component_graph import INPUT, Connections, connections
@@ -67,7 +67,7 @@ def _title(circuit: Circuit, other: Circuit | None) -> str:
     )
 
 
-def _node(component: Component, circuit: Circuit, other: Circuit | None) -> Node:
+def _node(component: Component, circuit: Circuit, other: Circuit | None) -> DiagramNode:
     label = component.name.removeprefix(f"{component.layer}/")
     first = component in circuit
     second = first if other is None else component in other
@@ -77,7 +77,7 @@ def _node(component: Component, circuit: Circuit, other: Circuit | None) -> Node
         (False, True): "second only",
         (False, False): "removed",
     }[first, second]
-    return Node(component.name, label, status)
+    return DiagramNode(component.name, label, status)
 
 
 @dataclass(slots=True, eq=False)

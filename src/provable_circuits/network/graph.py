@@ -77,7 +77,7 @@ class Graph:
             ArgumentError: an example input that the module does not take.
             WeightsError: NaN or infinite weights.
         """
-        from provable_circuits.network.torch_import import graph_from_torch
+        from provable_circuits.network.torch.importer import graph_from_torch
 
         return graph_from_torch(module, example_input)
 
@@ -90,13 +90,13 @@ class Graph:
             UnsupportedOperationError: an operation that has no exact counterpart here.
             WeightsError: NaN or infinite weights.
         """
-        from provable_circuits.network.onnx_import import graph_from_onnx
+        from provable_circuits.network.onnx.importer import graph_from_onnx
 
         return graph_from_onnx(path)
 
     def to_onnx(self, path: str | PathLike[str], dtype: torch.dtype = torch.float32) -> None:
         """Write the graph as an ONNX file with a free batch dimension, its weights in ``dtype``."""
-        from provable_circuits.network.onnx_export import graph_to_onnx
+        from provable_circuits.network.onnx.exporter import graph_to_onnx
 
         graph_to_onnx(self, path, dtype)
 
@@ -106,7 +106,7 @@ class Graph:
         Layers are ``nn.Linear`` and ``nn.Conv2d`` under the model's names for them, so that their
         weights can be trained on; whatever else holds numbers holds them as buffers.
         """
-        from provable_circuits.network.torch_export import graph_to_torch
+        from provable_circuits.network.torch.exporter import graph_to_torch
 
         return graph_to_torch(self, dtype)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from provable_circuits.verify.property import PropertyVerdict
+from provable_circuits.properties.verify import PropertyVerdict
 
 WORDS = {"holds": "unsat", "violated": "sat", "unknown": "unknown", "timeout": "timeout"}
 

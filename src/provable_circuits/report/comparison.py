@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from provable_circuits.discover.run import Run
-from provable_circuits.discover.withdrawal import settled_documents
+from provable_circuits.discover.results.run import Run
+from provable_circuits.discover.results.withdrawal import settled_documents
 from provable_circuits.drawing.diagram import Diagram
 from provable_circuits.errors import DataError
 

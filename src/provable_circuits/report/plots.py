@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from os import PathLike
 
-from provable_circuits.discover.pictures import size_chart, verdict_chart
-from provable_circuits.discover.result import Result
+from provable_circuits.discover.results.pictures import size_chart, verdict_chart
+from provable_circuits.discover.results.result import Result
 from provable_circuits.drawing.files import save
 from provable_circuits.drawing.witness import witness_picture
 from provable_circuits.errors import ArgumentError

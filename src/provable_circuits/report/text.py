@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from provable_circuits.discover.guarantees import HOLDS
-from provable_circuits.discover.labels import MOST, input_words
-from provable_circuits.discover.run import Run
+from provable_circuits.discover.results.guarantees import HOLDS
+from provable_circuits.discover.results.labels import MOST, input_words
+from provable_circuits.discover.results.run import Run
 from provable_circuits.report.comparison import Comparison
 
 

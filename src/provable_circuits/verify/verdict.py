@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
+from provable_circuits.verify.stage import Stage
+
 if TYPE_CHECKING:
     from provable_circuits.proof.certify import Certificate
 
@@ -138,4 +140,4 @@ class Held(Verdict):
     kind: ClassVar[str] = "held"
     points: int
     worst: float
-    stage: str = "sampling"
+    stage: str = Stage.SAMPLING

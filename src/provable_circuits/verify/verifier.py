@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -18,40 +18,29 @@ from torch import Tensor
 from provable_circuits import arguments
 from provable_circuits.arguments import each, instance, refused, whole
 from provable_circuits.claims.claim import Claim
-from provable_circuits.claims.encoding import Encoder
 from provable_circuits.claims.metrics import LogitDifference, MaxAbs, Norm
-from provable_circuits.claims.patching import Reachable
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
-from provable_circuits.network.graph import Graph
-from provable_circuits.network.ops import Activation
-from provable_circuits.rounding import InconsistentBoundsError, Interval, exact_products
-from provable_circuits.verify.bounds import Bounds, Structure
-from provable_circuits.verify.branching import SMALL
+from provable_circuits.rounding import InconsistentBoundsError, exact_products
+from provable_circuits.verify.attacking.growth import Growth
+from provable_circuits.verify.attacking.pgd import Effort
+from provable_circuits.verify.attacking.replay import Candidate
+from provable_circuits.verify.bounding.redundant import RedundantRemoval
 from provable_circuits.verify.deadline import Deadline, OutOfTime, limits
-from provable_circuits.verify.difference import Difference, Known
-from provable_circuits.verify.exact.stage import Exact
-from provable_circuits.verify.growth import Growth
-from provable_circuits.verify.inert import Inert
-from provable_circuits.verify.memory import Memory, moved
-from provable_circuits.verify.question import Question
-from provable_circuits.verify.region import Region
-from provable_circuits.verify.replay import Candidate, Replay
-from provable_circuits.verify.screen import Screen
+from provable_circuits.verify.stage import Stage
+from provable_circuits.verify.stages.context import Context
+from provable_circuits.verify.stages.incomplete_batch import IncompleteBatch
+from provable_circuits.verify.stages.preparation import prepare
+from provable_circuits.verify.stages.question import Question
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
 
 logger = logging.getLogger(__name__)
-
-CPU = torch.device("cpu")
 
 USUAL_SECONDS = 45.0
 """Seconds for a question, where nothing else is said."""
 
 INCONSISTENT = "bounds contradict each other, an internal inconsistency that should be reported"
-
-POOL = 64
-"""How many witnesses are kept to be tried on later circuits."""
 
 
 class Verifier:
@@ -86,29 +75,23 @@ class Verifier:
         )
         self.claim: Claim = instance("claim", claim, Claim, "a Claim", "Verifier")
         self.device = _device(device)
-        self.encoder = Encoder(components, claim)
-        self.replay = Replay(self.encoder)
-        self.reuse = reuse
-        self.memory = Memory()
-        self.pool: list[Witness] = []
-        self.inert = Inert(self.encoder)
-        self.difference = Difference(self.encoder)
-        self.exact = Exact(self.encoder)
-        self.last: Known | None = None
         self.seed = arguments.seed(seed)
         self.attack_steps = whole("attack_steps", attack_steps, "Verifier", least=0)
         self.attack_starts = whole("attack_starts", attack_starts, "Verifier", least=0)
-        units = sum(
-            math.prod(node.shape)
-            for node in self.encoder.network.nodes
-            if isinstance(node.op, Activation)
-        )
-        self.small = 3 * units <= SMALL and self.device.type == "cpu"
-        """Whether many circuits go through the cheap stages as one batch: network, circuit and
-        source of patches together are small."""
-        self._screen = Screen(self)
+        effort = Effort(self.seed, self.attack_steps, self.attack_starts)
+        self.reuse = reuse
+        self.context = Context.of(components, claim, self.device, effort, reuse)
+        self.encoder, self.replay = self.context.encoder, self.context.replay
+        self.knowledge = self.context.knowledge
+        self._redundant = RedundantRemoval(self.encoder)
+        self._screen = IncompleteBatch(self.context)
         self._growth = Growth(self.encoder, self.replay)
         self._equality = _is_equality(claim)
+
+    @property
+    def small(self) -> bool:
+        """Whether many circuits go through the cheap stages as one batch."""
+        return self.context.batches
 
     def ask(
         self,
@@ -136,7 +119,7 @@ class Verifier:
         except InconsistentBoundsError as error:
             logger.error("%s, asked about %r: nothing is concluded from it", error, circuit)
             self.forget()
-            return Undecided(INCONSISTENT, "bounds")
+            return Undecided(INCONSISTENT, Stage.BOUNDS)
 
     def prepare(self, timeout: float | None = None) -> None:
         """Bound what all questions have in common, so that none of them is charged for it.
@@ -146,7 +129,7 @@ class Verifier:
         """
         seconds, _ = limits(timeout, None, math.inf)
         try:
-            self._begin(Deadline.after(seconds))
+            prepare(self.context, Deadline.after(seconds))
         except (OutOfTime, InconsistentBoundsError):
             return  # the questions meet it again, and say so
         except (MemoryError, RuntimeError) as error:
@@ -155,9 +138,7 @@ class Verifier:
 
     def forget(self) -> None:
         """Forget what earlier questions showed, their witnesses included."""
-        self.memory = Memory()
-        self.last = None
-        self.pool.clear()
+        self.knowledge.forget()
         self._screen.forget()
 
     def _answer(self, circuit: Circuit, deadline: Deadline) -> Verdict:
@@ -165,17 +146,18 @@ class Verifier:
         try:
             if circuit == self.components.full():
                 nowhere = torch.zeros(self.encoder.count, dtype=torch.bool)
-                question = Question(self, self.encoder.encode(circuit), nowhere, deadline)
+                question = Question(self.context, self.encoder.encode(circuit), nowhere, deadline)
                 identical = question.identical()
                 if identical is not None:
                     return identical
             if self.reuse:
                 with deadline.shared():
-                    self._begin(deadline)
-            settled = self.inert.settled(self.last, circuit)
-            if self.last is not None and bool(settled.all()):
-                self.last = replace(self.last, circuit=circuit)
-                return Proved(self.last.bound, "inert")
+                    prepare(self.context, deadline)
+            last = self.knowledge.last
+            settled = self._redundant.settled(last, circuit)
+            if last is not None and bool(settled.all()):
+                self.knowledge.last = replace(last, circuit=circuit)
+                return Proved(last.bound, Stage.INERT)
             if self._equality:
                 verdict = self._exactly(circuit, deadline)
                 if verdict is not None:
@@ -183,7 +165,7 @@ class Verifier:
             proved = self._split(circuit, deadline)
             if proved is not None:
                 return proved
-            question = Question(self, self.encoder.encode(circuit), settled, deadline)
+            question = Question(self.context, self.encoder.encode(circuit), settled, deadline)
             return question.identical() or question.answer()
         except OutOfTime as limit:
             return _stopped(question, limit.reason)
@@ -234,73 +216,13 @@ class Verifier:
             for circuit, w in zip(circuits, witnesses, strict=True)
         ]
         found = self.replay.witnesses(candidates) if candidates else []
-        return [None if witness is None else Refuted(witness, "carried") for witness in found]
+        return [None if witness is None else Refuted(witness, Stage.CARRIED) for witness in found]
 
     def grown(
         self, circuit: Circuit, witness: Witness, favour: Tensor
     ) -> list[tuple[Circuit, Refuted]]:
         """Refuted circuits that contain a refuted one; see ``Growth``."""
         return self._growth.grown(self._own(circuit), witness, favour)
-
-    def remember(self, witness: Witness) -> None:
-        """Keep a witness for later circuits."""
-        self.pool.append(witness)
-        del self.pool[:-POOL]
-
-    def network_ends(self, deadline: Deadline) -> Mapping[str, Interval]:
-        """Enclosures of the network's own tensors at the claimed inputs.
-
-        None where they are known as numbers, because the inputs are single points.
-        """
-        encoder = self.encoder
-        if encoder.folded:
-            return {}
-        region = Region({encoder.z: encoder.z_range.to(self.device)})
-        return self.common_bounds(encoder.network, region, deadline).ends
-
-    def common_bounds(self, graph: Graph, region: Region, deadline: Deadline) -> Bounds:
-        """Enclosures of tensors that all questions have in common, computed once."""
-        memory = self.memory
-        names = frozenset(node.name for node in graph.nodes)
-        bounds = Bounds(
-            Structure(graph, self.device),
-            region,
-            self.encoder.count,
-            {name: memory.whole[name] for name in names & memory.whole.keys()},
-            {name: memory.started[name][0] for name in names & memory.started.keys()},
-            memory.lines,
-            deadline,
-            refined={name: memory.started[name][1] for name in names & memory.started.keys()},
-        )
-        try:
-            bounds.compute()
-        except OutOfTime:
-            memory.keep_unfinished(bounds, names)
-            raise
-        memory.keep(bounds, names)
-        return bounds
-
-    def _begin(self, deadline: Deadline) -> None:
-        """Bound the network's own tensors, and the patch source's, unless that was done before.
-
-        The network compares equal with itself: its proof, of which no more than these bounds are
-        needed, is where those of its circuits start from.
-        """
-        if self.last is not None or not self.encoder.specification.needs_reference:
-            return
-        self._bound_source(deadline)
-        query = self.encoder.encode(self.components.full())
-        known = {name: moved(pair, CPU) for name, pair in self.network_ends(deadline).items()}
-        bound = self.encoder.specification.at_most(min(float(query.offsets.max()), 0.0))
-        if bool((query.offsets <= 0).all()):
-            self.last = Known(query.circuit, query, known, bound)
-
-    def _bound_source(self, deadline: Deadline) -> None:
-        """Bound the tensors that patches are taken from, where those are a network's."""
-        if isinstance(self.claim.patching, Reachable):
-            graph, ranges = self.encoder.patch_source()
-            region = Region({name: ranges[name].to(self.device) for name in graph.inputs})
-            self.common_bounds(graph, region, deadline)
 
     def _own(self, circuit: Circuit) -> Circuit:
         """The circuit as a set of this verifier's components."""
@@ -311,7 +233,7 @@ class Verifier:
         return self.components.circuit(circuit.names)
 
     def _split(self, circuit: Circuit, deadline: Deadline) -> Proved | None:
-        """A proof by a few splits, where a screening has prepared that."""
+        """A proof by a few splits, where an incomplete batch has prepared that."""
         try:
             return self._screen.split(circuit, deadline)
         except OutOfTime:
@@ -325,11 +247,11 @@ class Verifier:
     def _exactly(self, circuit: Circuit, deadline: Deadline) -> Verdict | None:
         """The answer in exact arithmetic, where the network is small enough for it."""
         try:
-            verdict = self.exact.decide(circuit, deadline)
+            verdict = self.context.exact.decide(circuit, deadline)
         except OutOfTime as limit:
-            return Undecided(limit.reason, "exact")
+            return Undecided(limit.reason, Stage.EXACT)
         if isinstance(verdict, Refuted):
-            self.remember(verdict.witness)
+            self.knowledge.remember(verdict.witness)
         return verdict
 
 
@@ -354,7 +276,7 @@ def _device(name: torch.device | str) -> torch.device:
 
 def _stopped(question: Question | None, reason: str) -> Undecided:
     """What is said of a question that was stopped, perhaps before it was written down."""
-    return Undecided(reason, "linear") if question is None else question.undecided(reason)
+    return Undecided(reason, Stage.LINEAR) if question is None else question.undecided(reason)
 
 
 def _is_equality(claim: Claim) -> bool:

@@ -102,7 +102,7 @@ def centred(arithmetic: Arithmetic, lower: Array, upper: Array) -> tuple[Array, 
         raise RefusedError("A lower bound lies above its upper bound.")
     middle = arithmetic.half(lower) + arithmetic.half(upper)
     radius = np.maximum(middle - lower, upper - middle)
-    return middle, np.where(radius == 0, radius, arithmetic.up(arithmetic.up(radius)))
+    return middle, np.where(radius == 0, radius, arithmetic.up(radius))
 
 
 def magnitude(lower: Array, upper: Array) -> Array:

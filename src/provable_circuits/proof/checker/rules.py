@@ -21,6 +21,7 @@ Close       A leaf is closed for an objective by a bound of at least 0, or for a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -239,18 +240,18 @@ class _Total:
 
     def __init__(self, arithmetic: Arithmetic, count: int) -> None:
         self._arithmetic = arithmetic
-        self._sum, self._error = arithmetic.zeros(count), arithmetic.zeros(count)
+        self.sum, self.error = arithmetic.zeros(count), arithmetic.zeros(count)
 
     def value(self) -> Array:
         """A number that no objective is below."""
-        return self._arithmetic.down(self._sum - self._arithmetic.grown(self._error))
+        return self._arithmetic.down(self.sum - self._arithmetic.grown(self.error))
 
-    def rounded(self, coefficients: Array, sizes: Array | None, terms: int) -> None:
+    def rounded(self, coefficients: Array, sizes: Array, terms: int) -> None:
         """Coefficients were computed from so many terms; times sizes, that is what is lost."""
         gamma = self._arithmetic.gamma(terms)
-        if gamma and sizes is not None:
+        if gamma:
             lost = gamma * (np.abs(coefficients) @ sizes)
-            self._error = self._error + lost + self._arithmetic.tiny(coefficients.shape[1])
+            self.error = self.error + lost + self._arithmetic.tiny(coefficients.shape[1])
 
     def product(self, coefficients: Array, values: Array) -> None:
         """Add coefficients [k, units] times values [units]."""
@@ -259,33 +260,38 @@ class _Total:
 
     def add(self, numbers: Array) -> None:
         """Add a number to each objective."""
-        self._sum = self._sum + numbers
-        self._error = self._error + self._arithmetic.u * np.abs(self._sum)
+        self.sum = self.sum + numbers
+        self.error = self.error + self._arithmetic.u * np.abs(self.sum)
 
     def least(self, coefficients: Array, region: Region) -> None:
-        """Add the least value of coefficients . x over a region."""
-        arithmetic = self._arithmetic
-        middle, radius = centred(arithmetic, region.lower, region.upper)
+        """Add the least value of coefficients . x over a region: its box or, if better, its ball.
+
+        What underflows in a fall is less than what its product allows for.
+        """
+        ball = copy(self)
+        middle, radius = centred(self._arithmetic, region.lower, region.upper)
         self.product(coefficients, middle)
-        units = len(radius)
-        fall = arithmetic.grown(np.abs(coefficients) @ radius, units) + arithmetic.tiny(units)
+        self.add(-self._arithmetic.grown(np.abs(coefficients) @ radius, len(radius)))
         if region.p:
-            fall = np.minimum(fall, self._ball(coefficients, region, middle))
-        self.add(-fall)
+            ball.product(coefficients, region.centre)
+            ball.add(-self._ball(coefficients, region))
+            better = ball.value() > self.value()
+            self.sum = np.where(better, ball.sum, self.sum)
+            self.error = np.where(better, ball.error, self.error)
 
-    def _ball(self, a: Array, region: Region, middle: Array) -> Array:
-        """By how much a . x falls at most below a . middle, over a ball cut with its box.
+    def _ball(self, a: Array, region: Region) -> Array:
+        """By how much a . x falls at most below a . centre, over a ball cut with its box.
 
-        With c the centre: a . x >= a . c - fall over the ball, for p = 2 by eps ||a||_2, and for
-        p = 1, by linear duality, by  t eps + sum_i max(|a_i| - t, 0) r_i  for any t >= 0, where r_i
-        is how far the box lets x_i go; t is the |a_i| at which the budget eps is spent.
+        For p = 2 by eps ||a||_2, and for p = 1, by linear duality, by
+        t eps + sum_i max(|a_i| - t, 0) r_i  for any t >= 0, where r_i is how far the box lets x_i
+        go; t is the |a_i| at which the budget eps is spent.
         """
         arithmetic, centre, units = self._arithmetic, region.centre, a.shape[1]
         moves = (region.lower != centre) | (region.upper != centre)
-        reach = arithmetic.up(np.maximum(region.upper - centre, centre - region.lower)) * moves
+        reach = np.maximum(region.upper - centre, centre - region.lower)
         sizes = np.abs(a) * moves
         if region.p == 2:
-            squares = arithmetic.grown((sizes * sizes).sum(axis=1), units) + arithmetic.tiny(units)
+            squares = (sizes * sizes).sum(axis=1) + arithmetic.tiny(units)
             fall = region.eps * np.sqrt(squares)
         else:
             order = np.argsort(-sizes, axis=1)
@@ -293,9 +299,7 @@ class _Total:
             last = (spent < region.eps).sum(axis=1).clip(max=units - 1)
             price = np.take_along_axis(sizes, np.take_along_axis(order, last[:, None], 1), 1)
             fall = price[:, 0] * region.eps + np.maximum(sizes - price, 0.0) @ reach
-        moved = a @ (centre - middle)
-        error = arithmetic.gamma(units + 3) * (np.abs(a) @ (np.abs(centre) + np.abs(middle)))
-        return arithmetic.up(arithmetic.grown(fall + error, units) + arithmetic.tiny(units) - moved)
+        return arithmetic.grown(fall, units)  # and n + 3 roundings before
 
 
 def _where(mask: Array, yes: Sequence[Array], no: Sequence[Array]) -> Bounds:

@@ -151,12 +151,12 @@ class Proof:
             alpha = {place: problem.arithmetic.array(values) for place, values in alpha.items()}
         objectives, offsets = problem.objectives[rows], problem.offsets[rows]
         if empty:
-            objectives, offsets = 0 * objectives[:1], 0 * offsets[:1]
+            objectives, offsets = 0 * objectives[:1], 0
         beta = None
         if "beta" in leaf:
             beta = self._beta(problem, leaf["beta"], (len(objectives), len(subdomain.signs)))
         bound = subdomain.lower_bound(problem.target, objectives, alpha, beta)
-        reached = problem.arithmetic.down(bound + offsets)
+        reached = bound + offsets  # rounding leaves a sum the sign that it has
         if not ((reached > 0) if empty else (reached >= 0)).all():
             raise RefusedError(f"A leaf is not closed: its bound is {float(reached.min()):.3g}.")
 

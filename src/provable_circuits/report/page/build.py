@@ -15,7 +15,7 @@ from importlib import resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from provable_circuits.discover.run import Run
+from provable_circuits.discover.results.run import Run
 from provable_circuits.report.comparison import Comparison
 from provable_circuits.report.page.pictures import number
 from provable_circuits.report.page.view import view_of

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provable_circuits.discover.run import Run
+from provable_circuits.discover.results.run import Run
 from provable_circuits.drawing.pixels import (
     as_image,
     data_uri,
@@ -31,7 +31,7 @@ LISTED = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class PagePicture:
     """An image that the page carries in itself: its address, its words, and what is below it."""
 
     address: str
@@ -79,11 +79,11 @@ class Gallery:
         """Whether inputs are pictures."""
         return as_image(self.run.inputs[0]) is not None
 
-    def image(self, values: Array, words: str, caption: str) -> Picture:
+    def image(self, values: Array, words: str, caption: str) -> PagePicture:
         """An input as a picture."""
         return self._picture(image_pixels(self.run.pixels(values), self._ends), words, caption)
 
-    def difference(self, clean: Array, other: Array) -> Picture:
+    def difference(self, clean: Array, other: Array) -> PagePicture:
         """What was changed, as a heat map."""
         furthest = self.furthest(clean, other)
         return self._picture(
@@ -111,10 +111,10 @@ class Gallery:
         listed = ", ".join(number(value) for value in values[:LISTED].tolist())
         return listed if len(values) <= LISTED else f"{listed}, …"
 
-    def _picture(self, pixels: Pixels | None, words: str, caption: str) -> Picture:
+    def _picture(self, pixels: Pixels | None, words: str, caption: str) -> PagePicture:
         if pixels is None:
             raise ArgumentError("Inputs of this run are no pictures.")
-        return Picture(data_uri(png(pixels[:: self.step, :: self.step])), words, caption)
+        return PagePicture(data_uri(png(pixels[:: self.step, :: self.step])), words, caption)
 
     def _moved(self, clean: Array, perturbed: Array) -> Array:
         return np.asarray(self.run.pixels(perturbed) - self.run.pixels(clean))

@@ -9,14 +9,14 @@ from typing import Any
 
 from markupsafe import Markup
 
-from provable_circuits.discover.guarantees import HOLDS
-from provable_circuits.discover.labels import is_wrong
-from provable_circuits.discover.pictures import size_chart, verdict_chart
-from provable_circuits.discover.run import Run
+from provable_circuits.discover.results.guarantees import HOLDS
+from provable_circuits.discover.results.labels import is_wrong
+from provable_circuits.discover.results.pictures import size_chart, verdict_chart
+from provable_circuits.discover.results.run import Run
 from provable_circuits.drawing.picture import scene_of
 from provable_circuits.drawing.svg import svg
 from provable_circuits.report.comparison import Comparison
-from provable_circuits.report.page.pictures import Array, Gallery, Moved, Picture
+from provable_circuits.report.page.pictures import Array, Gallery, Moved, PagePicture
 from provable_circuits.report.page.words import (
     MEANINGS,
     Statement,
@@ -29,7 +29,7 @@ from provable_circuits.report.page.words import (
     statements,
     wrong_words,
 )
-from provable_circuits.verify.stage_words import stage_words
+from provable_circuits.verify.stage import described
 
 MOST_OUTPUTS = 12
 """Outputs of a witness that are listed; of more, those that matter and those that differ most."""
@@ -82,7 +82,7 @@ class WitnessView:
 
     input: int
     words: str
-    pictures: tuple[Picture, ...]
+    pictures: tuple[PagePicture, ...]
     moves: tuple[Moved, ...]
     outputs: tuple[OutputRow, ...]
     left_out: int
@@ -121,7 +121,7 @@ class InputView:
     """One of the claim's inputs, and whether the network is known to get it wrong."""
 
     title: str
-    picture: Picture | None
+    picture: PagePicture | None
     numbers: str
     notes: tuple[str, ...]
     wrong: bool = False
@@ -259,14 +259,14 @@ def _witness(run: Run, component: str, gallery: Gallery) -> WitnessView | None:
         outputs=rows,
         left_out=len(told["output"]) - len(rows),
         excess=told["excess"],
-        stage=stage_words(told["stage"]),
+        stage=described(told["stage"]),
         patched=any(name.startswith(f"{component}:patch:") for name in run.witnesses),
     )
 
 
 def _pictures(
     gallery: Gallery, number: int, clean: Array, perturbed: Array, patch: Array | None
-) -> tuple[Picture, ...]:
+) -> tuple[PagePicture, ...]:
     """The clean input, the perturbed one if it moved, the patch input if there is one."""
     if not gallery.pictures:
         return ()
@@ -341,7 +341,7 @@ def _run_view(run: Run, name: str, gallery: Gallery) -> RunView:
         plots=(Markup(svg(size_chart(document))), Markup(svg(verdict_chart(document)))),
         verdicts=tuple(sorted(queries["by_verdict"].items())),
         stages=tuple(
-            (stage, stage_words(stage), count)
+            (stage, described(stage), count)
             for stage, count in sorted(queries["by_stage"].items(), key=lambda item: -item[1])
         ),
         settings=tuple(settings_of(run)),

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from provable_circuits.claims.words import POINT
-from provable_circuits.discover.guarantees import HOLDS
-from provable_circuits.discover.labels import input_words
-from provable_circuits.discover.run import Run
+from provable_circuits.discover.results.guarantees import HOLDS
+from provable_circuits.discover.results.labels import input_words
+from provable_circuits.discover.results.run import Run
 from provable_circuits.report.comparison import Comparison
 
 SHOWN, PARTLY, OPEN = "shown", "partly", "open"

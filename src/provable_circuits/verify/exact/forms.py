@@ -35,7 +35,7 @@ class Form:
         return Form(-self.constant, {i: -c for i, c in self.terms.items()})
 
     def over(self, ends: Mapping[int, Ends] | Sequence[Ends]) -> Ends:
-        """The least and the largest value where each atom ranges between its ends."""
+        """The least and the largest value where each atom ranges between its bounds."""
         low = high = self.constant
         for i, c in self.terms.items():
             first, last = ends[i]
@@ -55,18 +55,18 @@ class Form:
         """The form with some atoms replaced by forms."""
         if not any(i in known for i in self.terms):
             return self
-        parts = [(c, known[i]) for i, c in self.terms.items() if i in known]
+        subdomains = [(c, known[i]) for i, c in self.terms.items() if i in known]
         rest = {i: c for i, c in self.terms.items() if i not in known}
-        return combination([(Fraction(1), Form(self.constant, rest)), *parts])
+        return combination([(Fraction(1), Form(self.constant, rest)), *subdomains])
 
 
 NOTHING = Form()
 
 
-def combination(parts: Iterable[tuple[Fraction, Form]], constant: Fraction = ZERO) -> Form:
+def combination(subdomains: Iterable[tuple[Fraction, Form]], constant: Fraction = ZERO) -> Form:
     """``constant`` plus the sum of factor times form."""
     total: dict[int, Fraction] = {}
-    for factor, form in parts:
+    for factor, form in subdomains:
         if not factor:
             continue
         if form.constant:
@@ -100,7 +100,7 @@ class Atoms:
         return other
 
     def variable(self, low: Fraction, high: Fraction) -> Form:
-        """A new variable between two ends; a number if they are the same."""
+        """A new variable between two bounds; a number if they are the same."""
         if low == high:
             return Form(low)
         self.ends.append((low, high))

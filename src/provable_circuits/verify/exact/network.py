@@ -50,7 +50,7 @@ Row = tuple[Fraction, tuple[tuple[int, int, Fraction], ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layer:
+class ExactLayer:
     """One node: a linear operation by its rows, or a ReLU by its slope below zero."""
 
     node: Node
@@ -123,22 +123,22 @@ def _bend(atoms: Atoms, form: Form, slope: Fraction) -> Form:
     return atoms.leaky(form, slope) if slope else atoms.relu(form)
 
 
-def _layer(graph: Graph, node: Node, deadline: Deadline) -> Layer:
+def _layer(graph: Graph, node: Node, deadline: Deadline) -> ExactLayer:
     op = node.op.to(torch.float64, torch.device("cpu"))
     if isinstance(op, ops.Input):
-        return Layer(node)
+        return ExactLayer(node)
     if isinstance(op, ops.ReLU):
-        return Layer(node, slope=Fraction(0))
+        return ExactLayer(node, slope=Fraction(0))
     if isinstance(op, ops.LeakyReLU):
-        return Layer(node, slope=Fraction(op.slope))
+        return ExactLayer(node, slope=Fraction(op.slope))
     if isinstance(op, ops.Constant):
-        return Layer(node, tuple((Fraction(v), ()) for v in op.value.flatten().tolist()))
+        return ExactLayer(node, tuple((Fraction(v), ()) for v in op.value.flatten().tolist()))
     if isinstance(op, ops.Divide):
         divisors = op.divisor.expand(node.shape).flatten().tolist()
         rows = [(Fraction(0), ((0, i, 1 / Fraction(d)),)) for i, d in enumerate(divisors)]
-        return Layer(node, tuple(rows))
+        return ExactLayer(node, tuple(rows))
     if isinstance(op, ops.LinearOp):
-        return Layer(node, _rows(graph, node, op, deadline))
+        return ExactLayer(node, _rows(graph, node, op, deadline))
     raise TypeError(f"{op.name} is not piecewise linear")
 
 
@@ -155,9 +155,9 @@ def _rows(graph: Graph, node: Node, op: ops.LinearOp, deadline: Deadline) -> tup
         units = torch.arange(start, min(start + UNITS_AT_ONCE, size))
         unit_rows = torch.zeros(len(units), size, dtype=torch.float64)
         unit_rows[torch.arange(len(units)), units] = 1.0
-        parts = op.pullback(unit_rows.reshape(-1, *node.shape), *shapes)
+        subdomains = op.pullback(unit_rows.reshape(-1, *node.shape), *shapes)
         terms: list[list[tuple[int, int, Fraction]]] = [[] for _ in units]
-        for k, part in enumerate(parts):
+        for k, part in enumerate(subdomains):
             flat: Tensor = part.detach().reshape(len(units), -1)
             places = flat.nonzero()
             for (i, j), weight in zip(places.tolist(), flat[tuple(places.T)].tolist(), strict=True):

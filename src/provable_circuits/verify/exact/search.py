@@ -90,7 +90,7 @@ class Cell:
     ends: Mapping[int, Ends]
 
 
-class Search(Generic[Found]):
+class CellSearch(Generic[Found]):
     """Decides whether any of several forms exceeds zero anywhere.
 
     Args:
@@ -119,7 +119,8 @@ class Search(Generic[Found]):
         self.deadline = deadline
         self.touching = touching
         self.enclosed: dict[int, Ends] = {}
-        """Ends of ReLUs' inner forms all over the domain, where better than intervals give them."""
+        """Bounds of ReLUs' inner forms all over the domain, where better than intervals give
+        them."""
         self.close = False
         """Whether a maximum above zero was met that no point of floats confirms."""
 
@@ -157,8 +158,8 @@ class Search(Generic[Found]):
     def cell(self, form: Form, signs: Mapping[int, bool]) -> Cell | None:
         """What is left of the form where the ReLUs in ``signs`` are open or shut; None if nothing.
 
-        Each chosen sign narrows the ends of what its row depends on, so that it settles others: the
-        ReLUs are gone through twice, the second time with variables narrowed by the first.
+        Each chosen sign narrows the bounds of what its row depends on, so that it settles others:
+            the ReLUs are gone through twice, the second time with variables narrowed by the first.
         """
         atoms = self.atoms
         ends: dict[int, Ends] = {i: e for i, e in enumerate(atoms.ends) if i not in atoms.inner}
@@ -172,7 +173,7 @@ class Search(Generic[Found]):
     ) -> Cell | None:
         """The cell, for variables between ends that all of its points respect.
 
-        Signs that intervals settle are taken as settled: their rows hold wherever the ends are
+        Signs that intervals settle are taken as settled: their rows hold wherever the bounds are
         respected, which the relaxation sees to.
         """
         atoms, ends = self.atoms, dict(variables)
@@ -255,14 +256,14 @@ class Search(Generic[Found]):
             return program.empty(hint)
         return self._harmless(program.bound(hint))
 
-    def _try(self, point: Values, slopes: Mapping[int, Fraction]) -> Found | None:
+    def _try(self, point: Values, alpha: Mapping[int, Fraction]) -> Found | None:
         """Confirm that some form breaks the claim at or next to a point of the domain."""
         values = dict(point)
         for i in self.atoms.below(self.forms):
             values[i] = max(self.atoms.inner[i].at(values), ZERO)
         if all(self._harmless(form.at(values)) for form in self.forms):
             return None
-        return self.confirm(point, slopes)
+        return self.confirm(point, alpha)
 
     def _worst(self, cell: Cell, point: Values) -> int:
         """The open ReLU whose error in the relaxation can move the goal most."""
@@ -402,10 +403,10 @@ class Program:
 
 
 def tighten(form: Form, ends: dict[int, Ends]) -> None:
-    """Narrow the ends of atoms to where the form, which is not negative, lets them be.
+    """Narrow the bounds of atoms to where the form, which is not negative, lets them be.
 
     c_i a_i >= -(largest value of the rest). New ends are rounded outward to 64 bits, to stay short;
-    the form has a point between the ends at which it is not negative.
+    the form has a point between the bounds at which it is not negative.
     """
     _, most = form.over(ends)
     for i, c in form.terms.items():

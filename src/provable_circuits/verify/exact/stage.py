@@ -12,7 +12,7 @@ Which numbers are exact and which belong to the claim as they were computed:
 
 *exact*
     f_G(z), f_C(z) and the activations of Reachable patching, as functions of the real numbers z and
-    z' with the stored weights; the ends of domains, such as x + eps.
+    z' with the stored weights; the bounds of domains, such as x + eps.
 *as computed*
     Numbers that the claim fixes once, as float64: tolerances, targets, the values of Zero, Mean and
     Constant patching, the boxes of IntervalHull patching, and WinnerMargin's winner, runner-up and
@@ -34,13 +34,13 @@ import torch
 from torch import Tensor
 
 from provable_circuits.claims.claim import Claim
-from provable_circuits.claims.encoding import Encoder, InputRange
 from provable_circuits.claims.metrics import Norm
 from provable_circuits.claims.patching import FixedPatching, Reachable
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
 from provable_circuits.network.ops import LeakyReLU, ReLU
 from provable_circuits.verify.deadline import Deadline
+from provable_circuits.verify.encoding.encoder import Encoder, InputRange
 from provable_circuits.verify.exact.domains import (
     Extent,
     below,
@@ -51,10 +51,11 @@ from provable_circuits.verify.exact.domains import (
 )
 from provable_circuits.verify.exact.forms import ZERO, Atoms, Form, combination
 from provable_circuits.verify.exact.network import RationalNetwork, size_of
-from provable_circuits.verify.exact.search import Budget, Search, TooManyCells, Values
+from provable_circuits.verify.exact.search import Budget, CellSearch, TooManyCells, Values
+from provable_circuits.verify.stage import Stage
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
 
-STAGE = "exact"
+STAGE = Stage.EXACT
 
 MOST_WEIGHTS = 50_000
 """Weights of a network written out as rational numbers: a run at a point takes 0.1 s or so."""
@@ -130,7 +131,7 @@ class Exact:
                 if constraints is None:
                     return None
                 forms = [form for _, form in constraints]
-                search = Search(question.atoms, forms, question.confirm, budget, deadline)
+                search = CellSearch(question.atoms, forms, question.confirm, budget, deadline)
                 witness = search.run()
                 if witness is not None:
                     return Refuted(witness, STAGE)

@@ -1,0 +1,1 @@
+"""Algorithms: one file for each search over circuits."""

@@ -1,0 +1,1 @@
+"""Predicates: who answers the questions of a search, and where."""

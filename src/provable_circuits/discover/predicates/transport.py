@@ -1,0 +1,100 @@
+"""What travels between processes: networks, components, claims and verdicts as plain bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from provable_circuits.claims import domains, metrics, patching
+from provable_circuits.claims.claim import Claim
+from provable_circuits.errors import ArgumentError
+from provable_circuits.network import ops
+from provable_circuits.network.components import Component, Components, Site
+from provable_circuits.network.graph import Graph, Node
+from provable_circuits.network.layers import Layer
+from provable_circuits.portable import Portable
+from provable_circuits.verify import verdict
+from provable_circuits.verify.stage import stage_named
+from provable_circuits.verify.verdict import Verdict
+
+
+@cache
+def _portable() -> Portable:
+    kinds: dict[str, type] = {
+        "node": Node,
+        "layer": Layer,
+        "site": Site,
+        "component": Component,
+        "claim": Claim,
+    }
+    for room, bases in [
+        (ops, (ops.Op,)),
+        (domains, (domains.Domain,)),
+        (patching, (patching.Patching,)),
+        (metrics, (metrics.Metric,)),
+        (verdict, (verdict.Verdict, verdict.Witness)),
+    ]:
+        prefix = room.__name__.rpartition(".")[2]
+        for name, kind in vars(room).items():
+            if isinstance(kind, type) and issubclass(kind, bases):
+                kinds[f"{prefix}.{name}"] = kind
+    return Portable(kinds)
+
+
+def pack_question(components: Components, claim: Claim, settings: dict[str, Any]) -> bytes:
+    """All that a verifier is made of."""
+    graph = components.graph
+    return _portable().pack(
+        {
+            "nodes": graph.nodes,
+            "inputs": graph.inputs,
+            "outputs": graph.outputs,
+            "sites": components.sites,
+            "claim": _fixed(claim, components),
+            "settings": settings,
+        }
+    )
+
+
+def unpack_question(data: bytes) -> tuple[Components, Claim, dict[str, Any]]:
+    """The components, the claim and the settings of a verifier."""
+    given = _portable().unpack(data)
+    graph = Graph(given["nodes"], given["inputs"], given["outputs"])
+    return Components(graph, given["sites"]), given["claim"], given["settings"]
+
+
+def claim_digest(components: Components, claim: Claim) -> str | None:
+    """A digest of a claim; None for one that holds what is not known here."""
+    patched: Any = claim.patching
+    if isinstance(patched, patching.FixedPatching):
+        values = patched.values(components)
+        patched = {
+            site.tensor: values[site.tensor].double().expand(1, *site.layer.shape)
+            for site in components.sites
+        }
+    try:
+        return _portable().digest([claim.inputs, patched, claim.metric])
+    except ArgumentError:
+        return None
+
+
+def pack_verdicts(verdicts: Sequence[Verdict]) -> bytes:
+    """Verdicts, witnesses included."""
+    return _portable().pack(list(verdicts))
+
+
+def unpack_verdicts(data: bytes) -> list[Verdict]:
+    """The verdicts that were packed."""
+    verdicts: list[Any] = _portable().unpack(data)
+    return [replace(verdict, stage=stage_named(verdict.stage)) for verdict in verdicts]
+
+
+def _fixed(claim: Claim, components: Components) -> Claim:
+    """The claim with means as the numbers they are: their data need not travel."""
+    if not isinstance(claim.patching, patching.Mean):
+        return claim
+    values = claim.patching.values(components)
+    by_layer = {site.layer.name: values[site.tensor][0] for site in components.sites}
+    return Claim(claim.inputs, patching.Constant(by_layer), claim.metric)

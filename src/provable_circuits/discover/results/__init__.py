@@ -1,0 +1,1 @@
+"""Results: the circuit, what it rests on, and the run on disk."""

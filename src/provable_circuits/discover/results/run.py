@@ -1,0 +1,231 @@
+"""A run: all that is worth keeping of a search, as plain data that needs no model to be read.
+
+A run is saved as a folder:
+
+- ``result.json``: the document of the result, with the settings and how each witness breaks the
+  claim, in words;
+- ``circuit.json``: the circuit, as ``Circuit.to_json`` writes it;
+- ``diagram.json``: the network's layers, components and connections, for drawings;
+- ``inputs.npz``: the claim's inputs ``x``, the network's ``outputs`` there and, where they are
+  known, labels ``y`` and the ``mean`` and ``std`` by which inputs were made from pixels;
+- ``witnesses.npz``: for each component with a witness its input, ``<component>:z``, and what
+  removed components were patched with, ``<component>:patch_input`` or
+  ``<component>:patch:<tensor>``.
+
+Nothing that is read is executed, and every file is checked before anything is made of it.
+
+A run that is saved over an older one replaces its files, and the pages that ``show --html`` made of
+the older one go: they would tell of another circuit than the files beside them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provable_circuits.arguments import parameter, refused
+from provable_circuits.discover.results.labels import label_document
+from provable_circuits.discover.results.run_format import (
+    CIRCUIT,
+    FORMAT,
+    FORMAT_VERSION,
+    check,
+    check_result,
+    check_together,
+    diagram_from,
+)
+from provable_circuits.discover.results.summary import summary
+from provable_circuits.drawing.diagram import Diagram
+from provable_circuits.errors import DataError
+
+Array = NDArray[Any]
+
+PAGES = ("report.html", "comparison.html")
+"""The pages that are written into the folder of a run, unless another place is named."""
+
+PAGE_MARK = " \N{EN DASH} provable-circuits</title>"
+"""How the title of every such page ends; by that they are told from the pages of others."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """What is kept of a search.
+
+    Attributes:
+        document: the result as plain data, see ``Result.document``.
+        circuit: the circuit as JSON, see ``Circuit.to_json``.
+        diagram: the network's layers and components, and which are kept.
+        inputs: the claim's unperturbed inputs, [inputs, *shape].
+        outputs: the network's outputs there, [inputs, outputs].
+        witnesses: arrays by name, see ``Run.witness``.
+        labels: what the inputs show, [inputs], if that is known.
+        mean, std: inputs are ``(pixel - mean) / std``, by channel; None if they are pixels.
+    """
+
+    document: Mapping[str, Any]
+    circuit: str
+    diagram: Diagram
+    inputs: Array
+    outputs: Array
+    witnesses: Mapping[str, Array]
+    labels: Array | None = None
+    mean: Array | None = None
+    std: Array | None = None
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The components of the circuit, in graph order."""
+        return tuple(self.document["circuit"]["components"])
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        """All components of the network, in graph order."""
+        layers = self.document["circuit"]["layers"]
+        return tuple(name for layer in layers for name in layer["components"])
+
+    def witness(self, component: str, what: str = "z") -> Array | None:
+        """An array of a component's witness: its input, or the ``"patch_input"``, if there is."""
+        return self.witnesses.get(f"{component}:{what}")
+
+    def pixels(self, values: Array) -> Array:
+        """Inputs in the scale that they had before they were normalised for the network."""
+        if self.mean is None or self.std is None:
+            return values
+        mean, std = (v.reshape(-1, 1, 1) if v.size > 1 else v for v in (self.mean, self.std))
+        return np.asarray(values * std + mean)
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write the run into a folder, which is made if need be.
+
+        Pages about an older run of that folder are removed; no other file is touched.
+        """
+        folder = _folder(folder)
+        prepare_folder(folder)
+        inputs = {"x": self.inputs, "outputs": self.outputs}
+        for name, values in [("y", self.labels), ("mean", self.mean), ("std", self.std)]:
+            if values is not None:
+                inputs[name] = values
+        document = {"format": FORMAT, "format_version": FORMAT_VERSION, **self.document}
+        try:
+            _remove_pages(folder)
+            _write_text(folder / "result.json", json.dumps(document, indent=2))
+            _write_text(folder / "circuit.json", self.circuit)
+            _write_text(folder / "diagram.json", json.dumps(asdict(self.diagram), indent=2))
+            _write_arrays(folder / "inputs.npz", inputs)
+            _write_arrays(folder / "witnesses.npz", self.witnesses)
+        except OSError as error:
+            raise DataError(f"The folder '{folder}' cannot be written: {error.strerror}.") from None
+
+    @classmethod
+    def load(cls, folder: str | PathLike[str]) -> Run:
+        """Read what ``save`` or ``provable-circuits discover --out`` wrote.
+
+        Raises:
+            DataError: the folder or a file is missing, damaged, or of another format.
+        """
+        folder = _folder(folder)
+        if not folder.is_dir():
+            raise DataError(
+                f"There is no folder '{folder}': write one with provable-circuits discover --out."
+            )
+        document = _read_json(folder / "result.json")
+        check_result(document, folder / "result.json")
+        circuit = _read_json(folder / "circuit.json")
+        check(circuit, CIRCUIT, folder / "circuit.json")
+        diagram = diagram_from(_read_json(folder / "diagram.json"), folder / "diagram.json")
+        arrays = _read_arrays(folder / "inputs.npz", "x", "outputs")
+        labels = arrays.get("y")
+        told = {k: v for k, v in document.items() if not k.startswith("format")}
+        told.setdefault("labels", label_document(arrays["outputs"], labels))  # of older runs
+        run = cls(
+            document=told,
+            circuit=json.dumps(circuit, indent=2),
+            diagram=diagram,
+            inputs=arrays["x"],
+            outputs=arrays["outputs"],
+            witnesses=_read_arrays(folder / "witnesses.npz"),
+            labels=labels,
+            mean=arrays.get("mean"),
+            std=arrays.get("std"),
+        )
+        check_together(run, circuit, folder)
+        return run
+
+    def __str__(self) -> str:
+        return summary(self.document)
+
+
+def _folder(folder: Any) -> Path:
+    if not isinstance(folder, str | PathLike):
+        raise refused(parameter("folder"), "the name of a folder", folder)
+    return Path(folder)
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make a folder, or say that it cannot be written, before anything is computed for it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".probe"
+        probe.write_text("")
+        probe.unlink()
+    except OSError as error:
+        raise DataError(f"The folder '{folder}' cannot be written: {error.strerror}.") from None
+
+
+def _remove_pages(folder: Path) -> None:
+    """Remove pages about a run that is replaced; what is no such page stays."""
+    for path in (folder / name for name in PAGES):
+        if not path.is_file():
+            continue
+        with path.open("rb") as file:
+            head = file.read(65536)
+        if PAGE_MARK.encode() in head:
+            path.unlink()
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
+    with path.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(document, ensure_ascii=False).encode("utf-8")  # no half characters
+        return document
+    except FileNotFoundError:
+        raise DataError(f"There is no file '{path}': the folder is not that of a run.") from None
+    except OSError as error:
+        raise DataError(f"The file '{path}' cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError):
+        raise DataError(f"The file '{path}' is not JSON: run discover again.") from None
+
+
+def _read_arrays(path: Path, *needed: str) -> dict[str, Array]:
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except FileNotFoundError:
+        raise DataError(f"There is no file '{path}': the folder is not that of a run.") from None
+    except Exception:  # a damaged archive fails in as many ways as there are bytes
+        raise DataError(
+            f"The file '{path}' is not a whole .npz file of plain arrays: run discover again."
+        ) from None
+    for name in needed:
+        if name not in arrays or arrays[name].ndim == 0:
+            raise DataError(f"The file '{path}' has no array '{name}': run discover again.")
+    for name, values in arrays.items():
+        if values.dtype.kind not in "fiub" or not np.isfinite(values).all():
+            raise DataError(f"The array '{name}' of '{path}' does not hold finite numbers.")
+    return arrays

@@ -1,0 +1,1 @@
+"""ONNX: files read into graphs, and graphs written to files."""

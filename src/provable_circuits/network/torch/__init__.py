@@ -1,0 +1,1 @@
+"""PyTorch: models read into graphs, and graphs written as modules."""

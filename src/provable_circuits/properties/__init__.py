@@ -1,0 +1,1 @@
+"""Properties: VNN-LIB files and their cases, plain properties, and outside verifiers."""

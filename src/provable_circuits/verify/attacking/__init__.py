@@ -1,0 +1,1 @@
+"""Attacking: PGD, candidate points, and the replay of what seems to be a witness."""

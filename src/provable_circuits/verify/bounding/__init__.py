@@ -1,0 +1,1 @@
+"""Bounding: intervals, backward linear bounds (CROWN) with alpha and beta, differential bounds."""

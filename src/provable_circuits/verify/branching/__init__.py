@@ -1,0 +1,1 @@
+"""Branching: subdomains, ReLU splits, input splits, and linear programs of leaves."""

@@ -1,0 +1,1 @@
+"""Encoding: network, circuit and patch source as one graph, built by sharing."""

@@ -1,1 +1,0 @@
-"""Tight bounds where many ReLUs of one layer are open: their hulls over the box of inputs."""

@@ -1,0 +1,1 @@
+"""Neuron hulls: presolve, hull lines over the input box, layerwise duals and their ascent."""

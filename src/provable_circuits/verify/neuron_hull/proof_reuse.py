@@ -1,0 +1,86 @@
+"""The past: what earlier questions leave to a search, and what it leaves to later ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from provable_circuits.verify.encoding.encoder import Query
+from provable_circuits.verify.neuron_hull.saved_tree import SavedTree
+
+POSITIONS = 2**40
+"""More than any tensor has."""
+
+MOST_NUMBERS = 2**28
+"""Numbers that saved trees hold together, of two bytes each, at most."""
+
+Row = tuple[int, tuple[float, ...]]
+"""Which of the claim's inputs, and the row over the outputs."""
+
+
+@dataclass(slots=True, eq=False)
+class SavedTrees:
+    """The latest saved trees of rows, oldest first.
+
+    Attributes:
+        rows: the saved trees.
+        tensors: the numbers of tensors that were met.
+    """
+
+    rows: dict[Row, SavedTree] = field(default_factory=dict)
+    tensors: dict[str, int] = field(default_factory=dict)
+
+    def keep(self, found: dict[Row, SavedTree]) -> None:
+        """Keep newer saved trees; the oldest are forgotten where all take too much room."""
+        for row, saved_tree in found.items():
+            self.rows.pop(row, None)
+            self.rows[row] = saved_tree
+        _forget(self.rows)
+
+
+class ProofReuse:
+    """Saved trees of earlier proofs for one question, and those of its own.
+
+    Args:
+        saved_trees: those of earlier proofs.
+        query: the question.
+    """
+
+    def __init__(self, saved_trees: SavedTrees, query: Query) -> None:
+        self.saved_trees = saved_trees
+        self.query = query
+        self.own = {held.node: name for name, held in query.tensors.items()}
+        self.found: dict[Row, SavedTree] = {}
+        """The saved trees of rows that were proved for this question."""
+
+    def numbers(self, name: str, positions: Tensor) -> Tensor:
+        """Numbers of a node's flat positions, the same whatever circuit the node belongs to.
+
+        A circuit's tensor has others than the network's that it stands for. Its positions are those
+        of the network's, of which it may lack channels.
+        """
+        tensor = name
+        if name in self.own:
+            tensor = f"{self.own[name]}~"
+            held = self.query.tensors[self.own[name]]
+            positions = held.positions(positions, self.query.graph[name].shape)
+        known = self.saved_trees.tensors
+        return known.setdefault(tensor, len(known)) * POSITIONS + positions
+
+    def add(self, row: Row, saved_tree: SavedTree | None) -> None:
+        """A row of this question was proved; its saved tree, if it is not too large."""
+        if saved_tree is not None:
+            self.found[row] = saved_tree
+            _forget(self.found)
+
+    def keep(self) -> None:
+        """The question was proved: later ones start from here."""
+        self.saved_trees.keep(self.found)
+
+
+def _forget(rows: dict[Row, SavedTree]) -> None:
+    """Forget the oldest saved trees where all take too much room."""
+    held = sum(saved_tree.numbers for saved_tree in rows.values())
+    while held > MOST_NUMBERS:
+        held -= rows.pop(next(iter(rows))).numbers

@@ -1,0 +1,1 @@
+"""Reuse: what is remembered between the questions of one verifier."""

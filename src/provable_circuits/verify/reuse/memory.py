@@ -1,0 +1,138 @@
+"""What a verifier remembers between questions: enclosures, and witnesses.
+
+Enclosures of the network's tensors, and of the source of patches, are the same in every question.
+Those of a circuit's own tensors come back as long as nothing upstream of them changes. Work that a
+time limit cut short is kept too: each unit is bounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from provable_circuits.rounding import Interval
+from provable_circuits.verify.bounding.bounds import Bounds
+from provable_circuits.verify.bounding.relaxation import Lines
+from provable_circuits.verify.encoding.encoder import Query
+from provable_circuits.verify.neuron_hull.proof_reuse import SavedTrees
+
+MOST_NUMBERS = 2**25
+"""Numbers that the bounds of circuits' own tensors hold, at most: half a gigabyte with both
+bounds."""
+
+
+@dataclass(slots=True, eq=False)
+class Memory:
+    """Enclosures met earlier.
+
+    Attributes:
+        whole: of the network's tensors and the patch source's, [k, *shape].
+        lines: of activations that read them.
+        tightened: of which of them the bounds were tightened by hulls, and for which input.
+        started: of such tensors, the bounds that were reached, and which units were bounded
+            already.
+        cut: of circuits' own tensors, with the channels that they hold.
+        saved_trees: how rows were split when they were last proved by hulls.
+    """
+
+    whole: dict[str, Interval] = field(default_factory=dict)
+    lines: dict[str, Lines] = field(default_factory=dict)
+    tightened: set[tuple[str, int]] = field(default_factory=set)
+    started: dict[str, tuple[Interval, Tensor]] = field(default_factory=dict)
+    cut: dict[str, tuple[Tensor | None, Interval]] = field(default_factory=dict)
+    saved_trees: SavedTrees = field(default_factory=SavedTrees)
+
+    def recall(self, query: Query) -> dict[str, Interval]:
+        """Enclosures of the query's tensors that are known already."""
+        found = {}
+        for node in query.graph.nodes:
+            ends = self.whole.get(node.name) or self._recall_cut(query, node.name)
+            if ends is not None:
+                found[node.name] = ends
+        return found
+
+    def _recall_cut(self, query: Query, name: str) -> Interval | None:
+        if name not in self.cut:
+            return None
+        had, (lower, upper) = self.cut[name]
+        want = query.cut.get(name)
+        if had is None and want is None:
+            return lower, upper
+        if want is None:
+            return None
+        if had is None:
+            return lower[:, want], upper[:, want]
+        place = torch.searchsorted(had, want).clamp_max(len(had) - 1)
+        if not bool((had[place] == want).all()):
+            return None
+        return lower[:, place], upper[:, place]
+
+    def keep(self, bounds: Bounds, common: frozenset[str]) -> None:
+        """Keep what was found of tensors that all questions have in common."""
+        for name, ends in bounds.ends.items():
+            if name in common and name not in bounds.region.ranges:
+                self.whole[name] = ends
+                self.started.pop(name, None)
+        for name, line in bounds.lines.items():
+            if name in common:
+                self.lines[name] = line
+
+    def keep_unfinished(self, bounds: Bounds, common: frozenset[str]) -> None:
+        """Keep what was found when time ran out: finished tensors, and part of one."""
+        done = {
+            node.inputs[0] for node in bounds.structure.activations if node.name in bounds.lines
+        }
+        for name in done & common:
+            self.whole[name] = bounds.ends[name]
+        for name, line in bounds.lines.items():
+            if name in common:
+                self.lines[name] = line
+        for name, mask in bounds.refined.items():
+            if name in common and name not in done and name in bounds.ends:
+                self.started[name] = (bounds.ends[name], mask)
+
+    def loose(self, names: Iterable[str], problems: Tensor) -> set[tuple[str, int]]:
+        """Which of these tensors hulls did not bring closer yet, and for which of these inputs."""
+        known = [name for name in names if name in self.whole]
+        every = {(name, problem) for name in known for problem in problems.tolist()}
+        return every - self.tightened
+
+    def keep_tightened(
+        self, name: str, readers: Iterable[str], problem: int, ends: Interval
+    ) -> None:
+        """Keep tighter bounds [1, *shape] of a common tensor for one input; ``readers`` read it."""
+        place = torch.tensor([problem], device=ends[0].device)
+        lower, upper = self.whole[name]
+        self.whole[name] = (
+            lower.index_copy(0, place, ends[0]),
+            upper.index_copy(0, place, ends[1]),
+        )
+        self.tightened.add((name, problem))
+        for reader in readers:
+            self.lines.pop(reader, None)
+
+    def keep_own(self, bounds: Bounds, query: Query) -> None:
+        """Keep what was found of the circuit's own tensors."""
+        sources = {node.inputs[0] for node in bounds.structure.activations}
+        for name in sources & query.lasting - query.common:
+            if name in bounds.ends and name not in bounds.known:
+                self.cut.pop(name, None)
+                self.cut[name] = (query.cut.get(name), bounds.ends[name])
+        held = sum(lower.numel() for _, (lower, _) in self.cut.values())
+        while held > MOST_NUMBERS:
+            oldest = next(iter(self.cut))
+            held -= self.cut.pop(oldest)[1][0].numel()
+
+
+def expanded(ends: Interval, count: int) -> Interval:
+    """The bounds with a row for each problem."""
+    lower, upper = ends
+    return lower.expand(count, *lower.shape[1:]), upper.expand(count, *upper.shape[1:])
+
+
+def moved(ends: Interval, device: torch.device) -> Interval:
+    """The bounds on a device."""
+    return ends[0].to(device), ends[1].to(device)

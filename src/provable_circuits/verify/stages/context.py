@@ -1,0 +1,70 @@
+"""The context of a question: what a verifier prepares once for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from provable_circuits.claims.claim import Claim
+from provable_circuits.network.components import Components
+from provable_circuits.verify.attacking.pgd import Effort
+from provable_circuits.verify.attacking.replay import Replay
+from provable_circuits.verify.bounding.bounds import is_small
+from provable_circuits.verify.bounding.differential import DifferentialBounds
+from provable_circuits.verify.encoding.encoder import Encoder
+from provable_circuits.verify.exact.stage import Exact
+from provable_circuits.verify.reuse.knowledge import Knowledge
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Context:
+    """What stages work with; they write to ``knowledge`` alone.
+
+    Attributes:
+        encoder: writes a circuit as one graph with the network and the patch source.
+        device: where bounds are computed.
+        effort: how hard the attacks try.
+        reuse: whether a question may be derived from the proof of another circuit.
+        replay: runs candidates through the plain executor.
+        differential: bounds derived from those of the circuit that was proved last.
+        exact: rational arithmetic.
+        knowledge: what earlier questions showed.
+        batches: whether many circuits go through the cheap stages as one batch: network, circuit
+            and patch source together are small.
+    """
+
+    encoder: Encoder
+    device: torch.device
+    effort: Effort
+    reuse: bool
+    replay: Replay
+    differential: DifferentialBounds
+    exact: Exact
+    knowledge: Knowledge
+    batches: bool
+
+    @classmethod
+    def of(
+        cls,
+        components: Components,
+        claim: Claim,
+        device: torch.device,
+        effort: Effort,
+        reuse: bool,
+    ) -> Context:
+        """The context of one claim about circuits of one network."""
+        encoder = Encoder(components, claim)
+        small = is_small(encoder.network, copies=3) and device.type == "cpu"
+        replay, exact = Replay(encoder), Exact(encoder)
+        return cls(
+            encoder,
+            device,
+            effort,
+            reuse,
+            replay,
+            DifferentialBounds(encoder),
+            exact,
+            Knowledge(),
+            small,
+        )

@@ -1,0 +1,65 @@
+"""Linear programs of subdomains: they choose, and prove nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+from tests.oracle.random_networks import graph_of
+from tests.verify.small import MARGIN, at_least, drawn, largest, row_of
+
+from provable_circuits.properties import verify as module
+from provable_circuits.properties.verify import decide
+from provable_circuits.verify.branching import branch_and_bound as branching
+from provable_circuits.verify.branching import triangle
+
+NODES = 4000
+
+
+def test_programs_take_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the solver asked about every subdomain, and no boxes halved, the answers are the
+    same."""
+    for name in ("SOLVED", "SOLVED_EACH"):
+        monkeypatch.setattr(branching, name, 0)
+    monkeypatch.setattr(module, "FEW_INPUTS", 0)
+    for seed in range(0, 20, 3):
+        net, region, _ = drawn(seed)
+        row = row_of(net)
+        best = largest(net, region, row)
+        for shift, wanted in ((MARGIN, "holds"), (-MARGIN, "violated")):
+            question = at_least(net, region, row, best + shift)
+            assert decide(graph_of(net), question, max_nodes=NODES).status == wanted, (seed, shift)
+
+
+@pytest.mark.parametrize("lie", ["duals", "values", "points", "none"])
+def test_nothing_rests_on_the_solver(lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A solver that makes its numbers up costs nodes, and no false answer."""
+    dice = np.random.default_rng(5)
+
+    def lying(*args: Any, **kwargs: Any) -> Any:
+        answer = linprog(*args, **kwargs)
+        if lie == "duals" and answer.status == 0:
+            answer.ineqlin.marginals = dice.normal(size=answer.ineqlin.marginals.shape) * 100
+            answer.lower.marginals = dice.normal(size=answer.lower.marginals.shape) * 100
+        elif lie == "values" and answer.status == 0:
+            answer.fun = 1e9
+        elif lie == "points" and answer.status == 0:
+            answer.x = dice.normal(size=answer.x.shape)
+        elif lie == "none":
+            answer.status = 2
+        return answer
+
+    monkeypatch.setattr(triangle, "linprog", lying)
+    for name in ("SOLVED", "SOLVED_EACH"):
+        monkeypatch.setattr(branching, name, 0)
+    monkeypatch.setattr(module, "FEW_INPUTS", 0)
+    monkeypatch.setattr(module._Decision, "_attack", lambda *_: False)
+    for seed in range(0, 20, 4):
+        net, region, _ = drawn(seed)
+        row = row_of(net)
+        best = largest(net, region, row)
+        for shift, wrong in ((MARGIN, "violated"), (-MARGIN, "holds")):
+            question = at_least(net, region, row, best + shift)
+            assert decide(graph_of(net), question, max_nodes=600).status != wrong, (seed, shift)
