@@ -18,7 +18,7 @@ from provable_circuits.verify.bounding.bounds import Bounds, Structure
 from provable_circuits.verify.bounding.differential import DifferentialBounds, Known
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.encoding.encoder import InputRange
-from provable_circuits.verify.verifier import INCONSISTENT
+from provable_circuits.verify.outcome import Reason
 
 
 def number(value: float) -> torch.Tensor:
@@ -100,7 +100,7 @@ def test_inconsistent_bounds_prove_nothing(
         patched.setattr(DifferentialBounds, "enclosures", wrong)
         verdict = verifier.ask(circuit, max_nodes=4)
     assert isinstance(verdict, pc.Undecided)
-    assert verdict.reason == INCONSISTENT
+    assert verdict.reason == Reason.INCONSISTENT
     assert verdict.bound == math.inf
     assert "contradict each other" in caplog.text
     again = verifier.ask(circuit, max_nodes=4)

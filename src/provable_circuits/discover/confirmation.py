@@ -18,6 +18,7 @@ import torch
 
 from provable_circuits.claims.claim import Claim
 from provable_circuits.network.circuit import Circuit
+from provable_circuits.verify.outcome import Reason
 from provable_circuits.verify.stage import Stage
 from provable_circuits.verify.verdict import Undecided, Verdict
 from provable_circuits.verify.verifier import Verifier
@@ -85,7 +86,7 @@ def confirm(
         else:
             verdict = verifier.ask(circuit, math.inf, NODES * max_nodes)
     except KeyboardInterrupt:
-        verdict = Undecided("interrupted", Stage.CONFIRMATION)
+        verdict = Undecided(Reason.INTERRUPTED, Stage.CONFIRMATION)
     if verdict.refuted:
         logger.error("%r was proved by a search and is refuted by a new verifier", circuit)
     return Confirmation(verdict, time.monotonic() - began)

@@ -33,6 +33,7 @@ from provable_circuits.verify.exact.stage import (
     MOST_VARIABLES,
     MOST_WEIGHTS,
 )
+from provable_circuits.verify.outcome import Outcome
 
 MORE_CELLS = 64
 """Cells in which a point of floats is looked for when another point is known."""
@@ -74,10 +75,10 @@ def decide_case(network: Graph, case: Case, deadline: Deadline) -> tuple[str, Me
     free = sum(low != high for low, high in zip(written.lower, written.upper, strict=True))
     bends = sum(math.prod(n.shape) for n in network.nodes if isinstance(n.op, ReLU | LeakyReLU))
     if free > MOST_VARIABLES or (free and bends + len(case.rows) > MOST_UNITS):
-        return "open", None
+        return Outcome.OPEN, None
     question = _Case.of(network, case, deadline)
     if question is None:
-        return "open", None
+        return Outcome.OPEN, None
     ends = zip(question.lower, question.upper, strict=True)
     atoms = Atoms()
     inputs = [atoms.variable(low, high) for low, high in ends]
@@ -89,12 +90,12 @@ def decide_case(network: Graph, case: Case, deadline: Deadline) -> tuple[str, Me
         met = CellSearch(atoms, [goal], points.confirm, budget, deadline, touching=True).run()
     except (TooManyCells, OutOfTime) as stopped:
         if points.other is not None:
-            return "refuted", points.other
+            return Outcome.REFUTED, points.other
         if isinstance(stopped, OutOfTime):
             raise
-        return "open", None
+        return Outcome.OPEN, None
     met = met or points.other
-    return ("proved", None) if met is None else ("refuted", met)
+    return (Outcome.PROVED, None) if met is None else (Outcome.REFUTED, met)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,6 +25,7 @@ from provable_circuits.verify.bounding.bounds import Bounds, Structure
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.encoder import InputRange
+from provable_circuits.verify.outcome import Outcome
 
 WIDTH = 128
 """Boxes bounded at once, at most."""
@@ -67,7 +68,7 @@ class Bisection:
         """``proved``, ``refuted``, or ``open`` when it gave up."""
         while len(self.lower):
             if self.subdomains > self.most:
-                return "open"
+                return Outcome.OPEN
             some = slice(-self.width, None)
             lower, upper, open_ = self.lower[some], self.upper[some], self.open[some]
             rest = slice(None, len(self.lower) - len(lower))
@@ -86,13 +87,13 @@ class Bisection:
             lower, upper, open_ = lower[left], upper[left], open_[left]
             reached = found.inputs.get(self.input)
             if reached is None:
-                return "open"  # the outputs are constant, and no case was excluded
+                return Outcome.OPEN  # the outputs are constant, and no case was excluded
             alpha = reached[left] * _column(open_[:, self.constraints.owners], reached)
             if self.attempt(_corners(lower, upper, alpha)):
-                return "refuted"
+                return Outcome.REFUTED
             if not self._halve(lower, upper, open_, alpha):
-                return "open"
-        return "proved"
+                return Outcome.OPEN
+        return Outcome.PROVED
 
     def _halve(self, lower: Tensor, upper: Tensor, open_: Tensor, alpha: Tensor) -> bool:
         """Put both halves of each box into the queue; false where a box is a single point."""

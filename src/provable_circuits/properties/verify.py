@@ -66,6 +66,7 @@ from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
 from provable_circuits.verify.branching.linear_programs import has_programs
 from provable_circuits.verify.deadline import Deadline, OutOfNodes, OutOfTime, limits
 from provable_circuits.verify.encoding.encoder import InputRange
+from provable_circuits.verify.outcome import Outcome, Reason
 from provable_circuits.verify.stage import Stage
 
 USUAL_SECONDS = 60.0
@@ -90,7 +91,6 @@ FIRST_SUBDOMAINS = 20_000
 NEAR = 1e-12
 """Candidates that miss a bound by no more, as a share of it, are for exact arithmetic."""
 
-TOO_CLOSE = "numerically too close to call"
 
 CPU = torch.device("cpu")
 
@@ -218,9 +218,9 @@ class _Decision:
             status, own = self._split(open_)
             if self._exact and own == "branching":
                 own = "exact"
-            if status == "refuted":
+            if status == Outcome.REFUTED:
                 return "violated", own
-            if status != "proved":
+            if status != Outcome.PROVED:
                 doubts.append(status)
             if own != "bisection":
                 stage = Stage.EXACT if self._exact else Stage.BRANCHING
@@ -301,13 +301,13 @@ class _Decision:
             FIRST_BOXES if few else MOST_BOXES,
         )
         status = halving.run()
-        if status == "open" and few:
+        if status == Outcome.OPEN and few:
             status = self._search(open_, FIRST_SUBDOMAINS)
-            if status != "more":
+            if status != Outcome.MORE:
                 return status, "branching"
             halving.most = MOST_BOXES
             status = halving.run()
-        if status == "open":
+        if status == Outcome.OPEN:
             return self._search(open_), "branching"
         return status, "bisection"
 
@@ -318,7 +318,7 @@ class _Decision:
             single = Constraints([case for case in cases if len(case.rows) == 1])
             rows = single.rows.unsqueeze(1)
             status = self._branch(open_.bounds, single, rows, single.offsets, most)
-            if status != "proved":
+            if status != Outcome.PROVED:
                 return status
         for case in cases:
             if len(case.rows) == 1:
@@ -334,9 +334,9 @@ class _Decision:
             row = torch.ones(1, 1, 1, dtype=torch.float64)
             offset = torch.full((1,), -STRICT, dtype=torch.float64)
             status = self._branch(bounds, Constraints([case]), row, offset, most)
-            if status != "proved":
+            if status != Outcome.PROVED:
                 return status
-        return "proved"
+        return Outcome.PROVED
 
     def _branch(
         self,
@@ -366,12 +366,12 @@ class _Decision:
         )
         search.halt = lambda: not self._near <= self._tried
         status = search.run(choice, most)
-        while status == "close" and search.halt is not None:
+        while status == Outcome.CLOSE and search.halt is not None:
             status = self._exactly(search, constraints.cases, most)
-        if status != "close":
+        if status != Outcome.CLOSE:
             return status
         if all(leak(structure.ops[node.name]) is not None for node in structure.activations):
-            return TOO_CLOSE
+            return Reason.TOO_CLOSE
         return "the bounds of its curved activations are not tight enough"
 
     def _exactly(self, search: BranchAndBound, cases: Sequence[Case], most: float) -> str:
@@ -387,8 +387,8 @@ class _Decision:
             if met is not None:
                 self._exact = True
                 self.found = exact_counterexample(self.graph, self.network, cases[i], met)
-                return "refuted"
-            if status == "proved":
+                return Outcome.REFUTED
+            if status == Outcome.PROVED:
                 self._exact = True
                 proved.append(i)
         if len(proved) < len(asked):

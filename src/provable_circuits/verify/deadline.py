@@ -13,18 +13,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from provable_circuits.arguments import time_limit, whole
+from provable_circuits.verify.outcome import Reason
 
 
 class OutOfTime(Exception):  # noqa: N818 - not an error: the question stays undecided
     """Raised inside a stage when the limit is reached; the verifier turns it into Undecided."""
 
-    reason = "time"
+    reason = Reason.TIME
 
 
 class OutOfNodes(OutOfTime):
     """Raised when the limit in nodes is reached."""
 
-    reason = "nodes"
+    reason = Reason.NODES
 
 
 class Deadline:

@@ -28,6 +28,7 @@ from provable_circuits.verify.attacking.pgd import Effort
 from provable_circuits.verify.attacking.replay import Candidate
 from provable_circuits.verify.bounding.redundant import RedundantRemoval
 from provable_circuits.verify.deadline import Deadline, OutOfTime, limits
+from provable_circuits.verify.outcome import Reason
 from provable_circuits.verify.stage import Stage
 from provable_circuits.verify.stages.context import Context
 from provable_circuits.verify.stages.incomplete_batch import IncompleteBatch
@@ -39,8 +40,6 @@ logger = logging.getLogger(__name__)
 
 USUAL_SECONDS = 45.0
 """Seconds for a question, where nothing else is said."""
-
-INCONSISTENT = "bounds contradict each other, an internal inconsistency that should be reported"
 
 
 class Verifier:
@@ -119,7 +118,7 @@ class Verifier:
         except InconsistentBoundsError as error:
             logger.error("%s, asked about %r: nothing is concluded from it", error, circuit)
             self.forget()
-            return Undecided(INCONSISTENT, Stage.BOUNDS)
+            return Undecided(Reason.INCONSISTENT, Stage.BOUNDS)
 
     def prepare(self, timeout: float | None = None) -> None:
         """Bound what all questions have in common, so that none of them is charged for it.
@@ -172,7 +171,7 @@ class Verifier:
         except (MemoryError, RuntimeError) as error:
             if not _out_of_memory(error):
                 raise
-            return _stopped(question, "memory")
+            return _stopped(question, Reason.MEMORY)
 
     def screen(
         self, circuits: Sequence[Circuit], timeout: float | None = None

@@ -30,6 +30,7 @@ from provable_circuits.errors import ArgumentError
 from provable_circuits.network import ops
 from provable_circuits.network.execution import run
 from provable_circuits.network.graph import GraphBuilder
+from provable_circuits.verify.outcome import Reason
 from provable_circuits.verify.stage import Stage
 
 SETTINGS = {"timeout": 20.0, "seed": 3, "device": "cpu"}
@@ -338,8 +339,8 @@ def some_verdicts() -> list[pc.Verdict]:
         pc.Proved(-0.0, Stage.INERT),
         pc.Proved(-math.inf, Stage.LINEAR),
         *(pc.Refuted(witness, Stage.ATTACK) for witness in (plain, ranging, hull)),
-        pc.Undecided("time", Stage.SPLITTING),
-        pc.Undecided("memory", Stage.LINEAR, 0.1 + 0.2),
+        pc.Undecided(Reason.TIME, Stage.SPLITTING),
+        pc.Undecided(Reason.MEMORY, Stage.LINEAR, 0.1 + 0.2),
         pc.Held(12, -0.3),
         pc.Proved(-1.0, "Marabou"),
     ]

@@ -26,6 +26,7 @@ from provable_circuits.discover.predicates.transport import (
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.parallel import Call, Crew, OverdueError, WorkerDiedError
+from provable_circuits.verify.outcome import Reason
 from provable_circuits.verify.stage import Stage
 from provable_circuits.verify.verdict import Refuted, Undecided, Verdict
 
@@ -183,7 +184,7 @@ def build_worker(data: bytes) -> Worker:
 def _verdicts(answer: Any, count: int) -> list[Verdict]:
     """The verdicts on ``count`` circuits of a worker's answer, or of the error in its place."""
     if isinstance(answer, WorkerDiedError | OverdueError):
-        reason = "time" if isinstance(answer, OverdueError) else "worker died"
+        reason = Reason.TIME if isinstance(answer, OverdueError) else Reason.WORKER_DIED
         return [Undecided(reason, Stage.WORKER)] * count
     return unpack_verdicts(answer)
 

@@ -16,8 +16,9 @@ from provable_circuits.network.graph import Graph, Node
 from provable_circuits.network.layers import Layer
 from provable_circuits.portable import Portable
 from provable_circuits.verify import verdict
+from provable_circuits.verify.outcome import reason_named
 from provable_circuits.verify.stage import stage_named
-from provable_circuits.verify.verdict import Verdict
+from provable_circuits.verify.verdict import Undecided, Verdict
 
 
 @cache
@@ -88,7 +89,16 @@ def pack_verdicts(verdicts: Sequence[Verdict]) -> bytes:
 def unpack_verdicts(data: bytes) -> list[Verdict]:
     """The verdicts that were packed."""
     verdicts: list[Any] = _portable().unpack(data)
-    return [replace(verdict, stage=stage_named(verdict.stage)) for verdict in verdicts]
+    return [_named(verdict) for verdict in verdicts]
+
+
+def _named(arrived: Any) -> Verdict:
+    """The verdict with its stage and its reason, which travel as texts."""
+    named: dict[str, str] = {"stage": stage_named(arrived.stage)}
+    if isinstance(arrived, Undecided):
+        named["reason"] = reason_named(arrived.reason)
+    made: Verdict = replace(arrived, **named)
+    return made
 
 
 def _fixed(claim: Claim, components: Components) -> Claim:

@@ -37,6 +37,7 @@ from provable_circuits.properties.vnnlib import read_property
 from provable_circuits.verify.attacking.replay import Candidate, Replay
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.encoder import Encoder, Query
+from provable_circuits.verify.outcome import Reason
 from provable_circuits.verify.verdict import Refuted, Undecided, Verdict, Witness
 
 
@@ -141,7 +142,7 @@ def verify_outside(
     with tempfile.TemporaryDirectory(prefix="provable-circuits-") as folder:
         for part in export_query(query, folder, dtype=outside.dtype, dense=outside.dense):
             if deadline.left <= 0:
-                return Undecided("time", outside.name)
+                return Undecided(Reason.TIME, outside.name)
             answer = outside.ask(part.onnx, part.vnnlib, deadline.left)
             seconds += answer.seconds
             if answer.status == "violated":
@@ -150,7 +151,7 @@ def verify_outside(
                     return Refuted(witness, outside.name)
                 answer = _doubted(answer)
             if answer.status != "holds":
-                doubts.append("time" if answer.status == "timeout" else answer.reason)
+                doubts.append(Reason.TIME if answer.status == "timeout" else answer.reason)
     return Undecided(doubts[0], outside.name) if doubts else Vouched(outside.name, seconds)
 
 

@@ -51,6 +51,7 @@ from provable_circuits.verify.branching.subdomains import (
     signs_of,
 )
 from provable_circuits.verify.deadline import Deadline
+from provable_circuits.verify.outcome import Outcome
 
 STEPS, LONG_STEPS = 6, 40
 LONG = 512
@@ -122,12 +123,12 @@ class BranchAndBound(RootSearch):
         while len(self._queue):
             self.deadline.check()
             if self.subdomains >= most:
-                return "more"
+                return Outcome.MORE
             if self.halt is not None and (self._close or self.halt()):
-                return "close"
+                return Outcome.CLOSE
             if self.programs is None and self.subdomains > SOLVED and self._programmable:
                 if self._solve_roots():
-                    return "refuted"
+                    return Outcome.REFUTED
                 continue
             long = self.small and not self._programmable
             if long and self.subdomains > LONG and self.steps < LONG_STEPS:
@@ -142,17 +143,17 @@ class BranchAndBound(RootSearch):
             for i in (~open_).nonzero().flatten().tolist():
                 self.deadline.check()
                 status = self._leaf(batch[i : i + 1])
-                if status == "refuted":
+                if status == Outcome.REFUTED:
                     return status
-                if status == "close":
+                if status == Outcome.CLOSE:
                     self._close.add(int(batch.root[i]))
             if bool(open_.any()):
                 survivors = self._bound(self._best_split(batch[open_]))
                 if survivors is None:
-                    return "refuted"
+                    return Outcome.REFUTED
                 rest = Subdomains.joined([rest, *survivors])
             self._queue = rest
-        return "close" if self._close else "proved"
+        return Outcome.CLOSE if self._close else Outcome.PROVED
 
     @property
     def open(self) -> Tensor:
@@ -531,13 +532,13 @@ class BranchAndBound(RootSearch):
         signs = self.units.spread(part.signs)
         answer = solve_leaf(bounds, self.start, rows, signs, self.deadline)
         if answer.point is not None and self.attempt(answer.point, self.roots.problems[part.root]):
-            return "refuted"
+            return Outcome.REFUTED
         signed = {n: (signs[n] * d).unsqueeze(1) for n, d in answer.multipliers.items()}
         value = bounds.backward(self.start, rows, multipliers=signed).value[:, 0]
         reached = value + offsets - rounding_slack(value, offsets)
         if bool(((reached >= 0) | bounds.empty).all()):
             self._reached = min(self._reached, max(float(reached.min()), 0.0))
-            return "proved"
+            return Outcome.PROVED
         self.deadline.check()
         self._reached = min(self._reached, float(reached.min()))
-        return "close"
+        return Outcome.CLOSE

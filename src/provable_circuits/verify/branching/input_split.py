@@ -23,6 +23,7 @@ from provable_circuits.verify.bounding.root_problems import (
 )
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.encoder import InputRange
+from provable_circuits.verify.outcome import Outcome
 
 FEW_INPUTS = 12
 """Up to so many numbers that range, splitting inputs pays."""
@@ -46,13 +47,13 @@ class InputSplit(RootSearch):
         """``proved``, ``refuted``, or ``open`` where splitting is not for these inputs."""
         ranges = self.region.ranges
         if not self.names:
-            return "open"
+            return Outcome.OPEN
         lower = torch.cat([ranges[n].lower.flatten(1) for n in self.names], dim=1)
         upper = torch.cat([ranges[n].upper.flatten(1) for n in self.names], dim=1)
         # Values folded at a point range over their rounding alone: splitting those is of no use.
         wide = (upper - lower) > 1e-9 * (1 + torch.maximum(lower.abs(), upper.abs()))
         if int(wide.sum(1).max()) > FEW_INPUTS:
-            return "open"
+            return Outcome.OPEN
         root = torch.arange(len(lower), device=lower.device)
         while len(root):
             some, rest = slice(-self.width, None), slice(None, -self.width)
@@ -61,13 +62,13 @@ class InputSplit(RootSearch):
             self.deadline.spend(len(part[0]))
             left = self._bound(*part)
             if left is None:
-                return "refuted"
+                return Outcome.REFUTED
             halves = self._halve(*left)
             if halves is None:
-                return "open"
+                return Outcome.OPEN
             root = torch.cat([root, halves[0]])
             lower, upper = torch.cat([lower, halves[1]]), torch.cat([upper, halves[2]])
-        return "proved"
+        return Outcome.PROVED
 
     def _bound(
         self, root: Tensor, lower: Tensor, upper: Tensor

@@ -52,6 +52,7 @@ from provable_circuits.verify.exact.domains import (
 from provable_circuits.verify.exact.forms import ZERO, Atoms, Form, combination
 from provable_circuits.verify.exact.network import RationalNetwork, size_of
 from provable_circuits.verify.exact.search import Budget, CellSearch, TooManyCells, Values
+from provable_circuits.verify.outcome import Reason
 from provable_circuits.verify.stage import Stage
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
 
@@ -138,7 +139,7 @@ class Exact:
                 close |= search.close
         except TooManyCells:
             return None
-        return Undecided("numerically too close to call", STAGE) if close else Proved(0.0, STAGE)
+        return Undecided(Reason.TOO_CLOSE, STAGE) if close else Proved(0.0, STAGE)
 
     def _question(self, j: int, circuit: Circuit, deadline: Deadline) -> _Question | None:
         encoder = self.encoder

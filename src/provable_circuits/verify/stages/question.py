@@ -42,6 +42,7 @@ from provable_circuits.verify.neuron_hull.search import (
     HullSearch,
     has_hulls,
 )
+from provable_circuits.verify.outcome import Outcome, Reason
 from provable_circuits.verify.reuse.memory import expanded, moved
 from provable_circuits.verify.reuse.tightening import tighten_common
 from provable_circuits.verify.stage import Stage
@@ -61,9 +62,6 @@ REPLAYED = 4
 
 NEAR = 1e-12
 """Candidates that miss a threshold by no more, as a share of it, are for exact arithmetic."""
-
-TOO_CLOSE = "numerically too close to call"
-NOT_TIGHT = "the bounds of what is curved are not tight enough"
 
 
 class Question:
@@ -120,7 +118,7 @@ class Question:
             verdict = stage(self)
             if verdict is not None:
                 return verdict
-        return self.undecided(NOT_TIGHT if self._curved else TOO_CLOSE)
+        return self.undecided(Reason.NOT_TIGHT if self._curved else Reason.TOO_CLOSE)
 
     def identical(self) -> Proved | None:
         """A proof for the network itself, where the claim compares the circuit with it: no work."""
@@ -226,14 +224,14 @@ class Question:
     def neuron_hulls(self) -> Verdict | None:
         """What the tree leaves open once it is large: neuron hulls, then more of the tree."""
         search = self.search
-        if search is None or self._status != "more":
+        if search is None or self._status != Outcome.MORE:
             return None
         return self._after(lambda: self._hulls(search))
 
     def exact_when_near(self) -> Verdict | None:
         """Rational arithmetic where candidates all but reach the threshold; or the tree goes on."""
         search = self.search
-        if search is None or self._status != "close" or search.halt is None:
+        if search is None or self._status != Outcome.CLOSE or search.halt is None:
             return None
         verdict = self.exactly()
         if verdict is not None:
@@ -261,9 +259,9 @@ class Question:
             return None
         self.stage = Stage.HALVING
         status = InputSplit(self.roots, self._attempt, self.deadline).run()
-        if status == "refuted":
+        if status == Outcome.REFUTED:
             return self._refuted(self.stage)
-        return self._proved(Stage.HALVING) if status == "proved" else None
+        return self._proved(Stage.HALVING) if status == Outcome.PROVED else None
 
     # --- what the stages are made of ------------------------------------------------------------
 
@@ -289,9 +287,9 @@ class Question:
         finally:
             if search is not None:
                 self._narrow(max(self.closed, search.bound))
-        if self._status == "refuted":
+        if self._status == Outcome.REFUTED:
             return self._refuted(self.stage)
-        return self._proved(self.stage) if self._status == "proved" else None
+        return self._proved(self.stage) if self._status == Outcome.PROVED else None
 
     def _bounds(self, quick: bool) -> Bounds:
         """Enclosures of every tensor: remembered, derived from the last proof's, or computed.
@@ -393,7 +391,7 @@ class Question:
         self.stage = Stage.HULL
         bounds, (problems, constraints) = self.bounds, self.open.T
         if self._attack_long(problems[search.open], constraints[search.open]):
-            return "refuted"
+            return Outcome.REFUTED
         loose = self._loose(problems)
         for most in (FIRST_SUBDOMAINS, MOST_SUBDOMAINS):
             left = search.open
@@ -406,7 +404,7 @@ class Question:
             hulls = HullSearch(roots, self._attempt, self.deadline, self.proof_reuse, most)
             still = hulls.run()
             if still is None:
-                return "refuted"
+                return Outcome.REFUTED
             proved = some[~torch.isin(some, some[still])]
             search.settle(left[~torch.isin(left, proved)], hulls.reached)
             if hulls.too_large.issuperset(problems[search.open].tolist()):
