@@ -10,14 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
+from provable_circuits.proof.certify import Certificate
 from provable_circuits.verify.stage import Stage
-
-if TYPE_CHECKING:
-    from provable_circuits.proof.certify import Certificate
 
 
 @dataclass(frozen=True, slots=True, eq=False)
