@@ -9,9 +9,9 @@ b + relu(a - b), so a case is one row over one graph, which branch and bound dec
 those ReLUs are the weights of a combination of constraints: choosing them well finds the
 combination that no output satisfies, where there is one.
 
-    backward linear bounds, constraint by constraint -> corners -> gradient attack -> bisection of
-    the box where few inputs vary -> optimised slopes -> branch and bound on ReLUs -> exact
-    arithmetic, where an output may touch its bound
+    backward linear bounds, constraint by constraint -> corners -> PGD -> input splits where few
+    inputs vary -> optimised alpha -> branch and bound on ReLUs -> exact arithmetic, where an output
+    may touch its bound
 
 ``holds`` rests on rigorous bounds over the box rounded outward; ``violated`` on a point inside the
 box as written, at which interval arithmetic on the network as given satisfies every constraint. In
