@@ -36,8 +36,14 @@ Array = Any
 STEPS = 40
 """Steps by which alpha is optimised at the root; half as many in a subdomain."""
 
+LONG_STEPS = 600
+"""Steps for a leaf in which no ReLU is left to split."""
+
 LEVELS = 255
 """Alpha is written in 255ths."""
+
+TIGHTENED_UNITS = 4096
+"""Up to so many units of a problem, bounds behind a split are computed again."""
 
 NEAR = 1e-6
 """Rational arithmetic is tried on leaves whose bound misses zero by no more."""
@@ -170,26 +176,49 @@ class Prover:
         while waiting:
             self.limit.spend(1)
             subdomain, alpha, steps = waiting.pop()
+            tightened = self._tighten(subdomain)
             found = self._optimise(subdomain, row, alpha, steps)
             if found.reached >= 0:
-                nodes.append(found.leaf())
+                nodes.append(found.leaf() | tightened)
                 continue
             if self._exactly(subdomain, row, found):
-                nodes.append(found.leaf(exact=True))
+                nodes.append(found.leaf(exact=True) | tightened)
                 continue
             choice = self._choice(subdomain, found)
+            if subdomain.signs and (choice is None or choice[0] != "split"):
+                longer = self._optimise(subdomain, row, found.alpha, LONG_STEPS)
+                if longer.reached >= 0:
+                    nodes.append(longer.leaf() | tightened)
+                    continue
             if choice is None:
                 raise ExhaustedError("what is left is too close to call")
             kind, place, unit, value = choice
             name = self.problem.nodes[place].name
             if kind == "split":
-                nodes.append({"split": [name, unit]})
+                nodes.append({"split": [name, unit]} | tightened)
                 halves = [subdomain.at_sign(Sign(place, unit, side)) for side in (False, True)]
             else:
-                nodes.append({"side": [name, unit, value]})
+                nodes.append({"side": [name, unit, value]} | tightened)
                 halves = [subdomain.at_side(Side(place, unit, value, up)) for up in (False, True)]
             waiting += [(half, found.alpha, STEPS // 2) for half in reversed(halves)]
         return nodes
+
+    def _tighten(self, subdomain: Subdomain) -> dict[str, Any]:
+        """Bound pre-activations behind the last split again, where that is cheap."""
+        if not subdomain.signs or sum(n.units for n in self.problem.nodes) > TIGHTENED_UNITS:
+            return {}
+        names = []
+        for place in sorted(self.bends):
+            lower, upper = subdomain.bounds[place]
+            unstable = (lower < 0) & (upper > 0)
+            node = self.problem.nodes[place]
+            if node.differ is not None:
+                unstable = unstable & node.differ
+            if place > subdomain.signs[-1].node and unstable.any() and not self._first(node):
+                self.limit.check()
+                subdomain.tighten(place, np.flatnonzero(unstable), {})
+                names.append(node.name)
+        return {"tighten": names} if names else {}
 
     def _optimise(
         self, subdomain: Subdomain, row: int, start: dict[int, Array], steps: int

@@ -68,9 +68,9 @@ class Proof:
             node.only("tighten", "alpha", "split", "side", "close", "empty")
             if sum(key in node for key in ("split", "side", "close", "empty")) != 1:
                 raise node.wrong("one split or one leaf")
+            self._tighten(subdomain, node, alpha)
             if "alpha" in node:
                 alpha = self._alpha(node["alpha"], len(rows))
-            self._tighten(subdomain, node, alpha)
             if "split" in node or "side" in node:
                 lower, upper = self._halves(subdomain, node)
                 waiting += [(upper, alpha), (lower, alpha)]
