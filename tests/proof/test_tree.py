@@ -330,3 +330,20 @@ def test_halves_are_two() -> None:
     lower, upper = proof._halves(root, Data({"split": ["N:h", 1]}, "node"))
     assert [(s.node, s.unit, s.positive) for s in lower.signs] == [(1, 1, False)]
     assert [(s.node, s.unit, s.positive) for s in upper.signs] == [(1, 1, True)]
+
+
+def test_a_node_is_tightened_with_the_alpha_from_above(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own alpha comes after, and holds for its bound and below."""
+    given: list[bool] = []
+
+    def tighten(self: Subdomain, place: int, units: Any, alpha: Any) -> None:
+        given.append(bool(alpha))
+
+    monkeypatch.setattr(Subdomain, "tighten", tighten)
+    own = {"alpha": {"N:h": ["units", "half"]}, "tighten": ["N:h"]}
+    assert check(9.0, {**CLOSE, **own}) == 1
+    assert given == [False]
+    given.clear()
+    below = {**CLOSE, "tighten": ["N:h"]}
+    assert check(9.0, {**own, "split": ["N:h", 0]}, below, below) == 2
+    assert given == [False, True, True]
