@@ -273,6 +273,8 @@ def test_hulls_prove_next_to_what_is_refuted(
     monkeypatch.setattr(room, "tighten_common", watched)
     if tightened:
         monkeypatch.setattr(room, "FIRST_SUBDOMAINS", 0)
+        search = importlib.import_module("provable_circuits.verify.neuron_hull.search")
+        monkeypatch.setattr(search, "FIRST_WORK", 0)
     assert moved(seed, 0.97 * worst).refuted
     proof = moved(seed, 1.1 * worst)
     assert isinstance(proof, pc.Proved)

@@ -36,6 +36,8 @@ from provable_circuits.verify.neuron_hull.layerwise_dual import LayerwiseDual
 from provable_circuits.verify.neuron_hull.presolved import Presolved, Rows
 
 DUAL_RATE = 0.07
+SPLIT_RATE = 0.5
+"""The same of units with a fixed sign: their multipliers are not bounded, and have far to go."""
 LAST_RATE = 0.13
 
 ENOUGH, LOOK_EVERY = 1e-6, 4
@@ -70,6 +72,9 @@ class _Second:
         self.signs = signs
         self.weights = weights
         self.concave = (signs == 0) & (weights < 0)
+        sizes = weights.abs().clamp_min(1e-3)
+        fixed = SPLIT_RATE * (sizes + sizes.mean(1, keepdim=True))
+        self.size = torch.where(signs == 0, DUAL_RATE * sizes, fixed)
         self.beta = allowed(start, signs, weights)
         self.mover = Adam(self.beta)
 
@@ -84,8 +89,7 @@ class _Second:
         low = -self.beta * lower < (self.weights - self.beta) * upper
         bend = torch.where(low, -lower, -upper)
         gradient = read.double() + torch.where(self.concave, bend, 0.0)
-        size = DUAL_RATE * rate * self.weights.abs().clamp_min(1e-3)
-        moved = self.beta + size * self.mover.step(gradient)
+        moved = self.beta + rate * self.size * self.mover.step(gradient)
         self.beta = allowed(moved, self.signs, self.weights)
 
 

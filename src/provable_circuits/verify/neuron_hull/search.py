@@ -37,6 +37,10 @@ from provable_circuits.verify.neuron_hull.tree import Ground, HullTree, WitnessF
 FIRST_SUBDOMAINS, MOST_SUBDOMAINS = 64, 2**14
 """Subdomains of a row after which it is given up: at first, and in the end."""
 
+FIRST_WORK = 2**29
+"""Units of all subdomains times coordinates of the cube: up to so many, rows are not given up at
+first either, since closer bounds of common tensors would cost more."""
+
 
 def has_hulls(structure: Structure, region: Region) -> bool:
     """Whether a question is of the kind that can be presolved: ReLUs over a box."""
@@ -47,7 +51,8 @@ def has_hulls(structure: Structure, region: Region) -> bool:
 
 
 class HullSearch(RootSearch):
-    """Decides rows by hulls; those that take more than ``most`` subdomains are given up.
+    """Decides rows by hulls; those that take more than ``most`` subdomains are given up, or more
+    than ``FIRST_WORK`` where that is later.
 
     ``proof_reuse`` has the saved trees of earlier proofs, and takes those of new ones.
     """
@@ -103,18 +108,22 @@ class HullSearch(RootSearch):
             lambda cube: self._try(presolver, cube, rows),
             self.deadline,
         )
+        size = sum(bounds.chain.sizes) * bounds.problem.sparse.count
+        most = min(max(self.most, FIRST_WORK // max(size, 1)), MOST_SUBDOMAINS)
         left = []
         for place, lined in enumerate(found.lined):
             part = found.left[torch.tensor([place], device=rows.device)]
             try:
-                proved = self._proved(ground, self._row(rows[part.row]), part, lined)
+                proved = self._proved(ground, self._row(rows[part.row]), part, lined, most)
             except WitnessFound:
                 return None
             if not proved:
                 left.append(part.row)
         return torch.cat(left) if left else rows[:0]
 
-    def _proved(self, ground: Ground, row: Row, part: HullSubdomains, lined: Tensor) -> bool:
+    def _proved(
+        self, ground: Ground, row: Row, part: HullSubdomains, lined: Tensor, most: int
+    ) -> bool:
         """Whether a row that is left open is proved by splitting it.
 
         Args:
@@ -122,24 +131,27 @@ class HullSearch(RootSearch):
             row: which row it is.
             part: the row as one subdomain.
             lined: what its units lose under lines, those of the second layer left out.
+            most: subdomains after which it is given up.
         """
-        tree = self._again(ground, row, part)
+        tree = self._again(ground, row, part, most)
         if tree is None:
             tree = HullTree(ground, part, moving_units(lined))
-            if not tree.proved(tree.root, self.most):
+            if not tree.proved(tree.root, most):
                 return False
         self.reached = min(self.reached, tree.reached)
         self.proof_reuse.add(row, tree.saved_tree)
         return True
 
-    def _again(self, ground: Ground, row: Row, part: HullSubdomains) -> HullTree | None:
+    def _again(
+        self, ground: Ground, row: Row, part: HullSubdomains, most: int
+    ) -> HullTree | None:
         """The tree that proves a row, begun as when it was last proved; None if that fails."""
         saved_tree = self.proof_reuse.saved_trees.rows.get(row)
-        if saved_tree is None or len(saved_tree.leaves) > self.most:
+        if saved_tree is None or len(saved_tree.leaves) > most:
             return None
         tree = HullTree(ground, *saved_tree.carried(ground.index_map, part))
         cover = Cover(saved_tree, tree.index_map, tree.root)
-        proved = tree.fits(cover) and tree.proved(tree.begun(cover), self.most)
+        proved = tree.fits(cover) and tree.proved(tree.begun(cover), most)
         return tree if proved else None
 
     def _row(self, place: Tensor) -> Row:
