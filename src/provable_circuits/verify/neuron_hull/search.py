@@ -51,8 +51,9 @@ def has_hulls(structure: Structure, region: Region) -> bool:
 
 
 class HullSearch(RootSearch):
-    """Decides rows by hulls; those that take more than ``most`` subdomains are given up, or more
-    than ``FIRST_WORK`` where that is later.
+    """Decides rows by hulls; those that take more than ``most`` subdomains are given up.
+
+    They are not before they have cost ``FIRST_WORK``.
 
     ``proof_reuse`` has the saved trees of earlier proofs, and takes those of new ones.
     """
@@ -142,9 +143,7 @@ class HullSearch(RootSearch):
         self.proof_reuse.add(row, tree.saved_tree)
         return True
 
-    def _again(
-        self, ground: Ground, row: Row, part: HullSubdomains, most: int
-    ) -> HullTree | None:
+    def _again(self, ground: Ground, row: Row, part: HullSubdomains, most: int) -> HullTree | None:
         """The tree that proves a row, begun as when it was last proved; None if that fails."""
         saved_tree = self.proof_reuse.saved_trees.rows.get(row)
         if saved_tree is None or len(saved_tree.leaves) > most:
