@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
 from tests.oracle.random_networks import graph_of
 from tests.verify.small import MARGIN, at_least, drawn, largest, row_of
 
 from provable_circuits.properties import verify as module
 from provable_circuits.properties.verify import decide
 from provable_circuits.verify.branching import branch_and_bound as branching
-from provable_circuits.verify.branching import triangle
+from provable_circuits.verify.branching.warm_program import Optimum, WarmProgram
 
 NODES = 4000
 
@@ -38,20 +38,20 @@ def test_nothing_rests_on_the_solver(lie: str, monkeypatch: pytest.MonkeyPatch) 
     """A solver that makes its numbers up costs nodes, and no false answer."""
     dice = np.random.default_rng(5)
 
-    def lying(*args: Any, **kwargs: Any) -> Any:
-        answer = linprog(*args, **kwargs)
-        if lie == "duals" and answer.status == 0:
-            answer.ineqlin.marginals = dice.normal(size=answer.ineqlin.marginals.shape) * 100
-            answer.lower.marginals = dice.normal(size=answer.lower.marginals.shape) * 100
-        elif lie == "values" and answer.status == 0:
-            answer.fun = 1e9
-        elif lie == "points" and answer.status == 0:
-            answer.x = dice.normal(size=answer.x.shape)
-        elif lie == "none":
-            answer.status = 2
-        return answer
+    honest = WarmProgram.solve
 
-    monkeypatch.setattr(triangle, "linprog", lying)
+    def lying(self: WarmProgram, *args: Any) -> Optimum | None:
+        answer = honest(self, *args)
+        if answer is None or lie == "none":
+            return None
+        if lie == "duals":
+            above, ground = (np.abs(dice.normal(size=self.units)) * 100 for _ in range(2))
+            return replace(answer, above=above, ground=ground)
+        if lie == "values":
+            return replace(answer, value=1e9)
+        return replace(answer, inputs=dice.normal(size=self.inputs))
+
+    monkeypatch.setattr(WarmProgram, "solve", lying)
     for name in ("SOLVED", "SOLVED_EACH"):
         monkeypatch.setattr(branching, name, 0)
     monkeypatch.setattr(module, "FEW_INPUTS", 0)

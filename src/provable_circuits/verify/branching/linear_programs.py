@@ -21,7 +21,8 @@ from provable_circuits.verify.bounding.crown import backward
 from provable_circuits.verify.bounding.relaxed import Relaxed
 from provable_circuits.verify.bounding.root_problems import RootProblems
 from provable_circuits.verify.bounding.unstable import UnstableUnits
-from provable_circuits.verify.branching.triangle import Floats, Solved, Triangle
+from provable_circuits.verify.branching.triangle import Solved, Triangle
+from provable_circuits.verify.branching.warm_program import Floats
 from provable_circuits.verify.deadline import Deadline
 
 MOST_UNITS = 128

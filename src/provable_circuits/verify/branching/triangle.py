@@ -10,12 +10,11 @@ l_i <= g_i <= u_i,
     inactive    r = 0,              g <= v
 
 with v >= 0 at a high price, so that there always is a solution: where the subdomain is empty the
-price is paid, and what is bounded exceeds any threshold. The r of active and inactive units are
-eliminated. At the optimum let m be the dual value of r >= g and p that of r >= 0. The lower slopes
-m / (m + p) of unstable units and the duals of g >= -v and g <= v, as multipliers, make a backward
-pass reach the optimum. So the solver chooses, a rigorous pass proves, and nothing rests on the
-solver: any slopes between s and 1 and any nonnegative multipliers give a valid bound. Its point is
-a candidate witness.
+price is paid, and what is bounded exceeds any threshold (``warm_program``). At the optimum let m be
+the dual value of r >= g and p that of r >= 0. The lower slopes m / (m + p) of unstable units and
+the duals of g >= -v and g <= v, as multipliers, make a backward pass reach the optimum. So the
+solver chooses, a rigorous pass proves, and nothing rests on the solver: any slopes between s and 1
+and any nonnegative multipliers give a valid bound. Its point is a candidate witness.
 
 Alpha and beta by gradient ascent (``slopes``) come near the optimum for many subdomains at once;
 this meets it for one. It pays where few units are unstable and the tree would grow large.
@@ -28,32 +27,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy.optimize import linprog
-from scipy.sparse import csr_array
 from torch import Tensor
 
 from provable_circuits.network.ops import Constant, Input, LinearOp
 from provable_circuits.verify.bounding.bounds import Bounds
 from provable_circuits.verify.bounding.unstable import UnstableUnits
+from provable_circuits.verify.branching.warm_program import Floats, Optimum, WarmProgram
 from provable_circuits.verify.deadline import Deadline
 
-Floats = NDArray[np.float64]
 Goals = tuple[Floats, Floats]
-
-PRICE = 1e4
-"""What a violation costs, as a multiple of the objective's largest coefficient."""
-
-AT_ONCE = 16
-"""Subdomains put to the solver as blocks of one program: a call costs more than such a
-subdomain."""
-
-LEAST_TIME = 0.05
-"""Seconds that a solver is given in any case."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,26 +66,6 @@ class Solved:
         return Solved(
             *(np.concatenate([getattr(one, f.name) for one in several]) for f in fields(Solved))
         )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Program:
-    """Programs as the solver takes them.
-
-    Attributes:
-        cost, matrix, most, limits: minimise cost . c where matrix @ c <= most, between limits.
-        sizes: what each objective was divided by.
-        units: coefficients and constants of what units read.
-        goals: those of the objectives.
-    """
-
-    cost: Floats
-    matrix: csr_array
-    most: Floats
-    limits: Floats
-    sizes: Floats
-    units: Goals
-    goals: Goals
 
 
 class Triangle:
@@ -181,141 +147,41 @@ class Triangle:
             upper: upper bounds of the same.
             signs: +1 for active units, -1 for inactive ones, 0 elsewhere; [n, units].
         """
-        some = range(0, len(signs), AT_ONCE)
-        found = [self._solve(goals, lower, upper, signs, slice(i, i + AT_ONCE)) for i in some]
-        return Solved.joined(found)
-
-    def _solve(
-        self, goals: Goals, lower: Floats, upper: Floats, signs: Floats, own: slice
-    ) -> Solved:
-        """The same for few subdomains, as one program of as many blocks."""
-        self.deadline.check()
-        costs, constants = (goal[own] for goal in goals)
-        program = self._written((costs, constants), lower[own], upper[own], signs[own])
-        if program is None:
-            return self._nothing(len(costs))
-        answer = linprog(
-            program.cost,
-            A_ub=program.matrix,
-            b_ub=program.most,
-            bounds=program.limits,
-            method="highs-ds",
-            options={
-                "time_limit": max(min(self.deadline.left, 1e6), LEAST_TIME),
-                "presolve": False,
-            },
+        units = len(self.leaks)
+        solved = Solved(
+            np.full(len(signs), -np.inf),
+            np.tile((self.lower + self.upper) / 2, (len(signs), 1)),
+            np.full((len(signs), units), np.nan),
+            np.zeros((len(signs), units)),
+            np.zeros((len(signs), units)),
         )
-        if answer.status != 0:
-            if len(costs) == 1:
-                return self._nothing(1)
-            half = own.start + (len(costs) + 1) // 2
-            subdomains = slice(own.start, half), slice(half, own.stop)
-            return Solved.joined([self._solve(goals, lower, upper, signs, p) for p in subdomains])
-        return self._read(answer, program, signs[own])
+        for i, (cost, constant) in enumerate(zip(*goals, strict=True)):
+            self.deadline.check()
+            own = lower[i], upper[i], signs[i]
+            if not all(np.isfinite(numbers).all() for numbers in (cost, constant, *own)):
+                continue
+            found = self.program.solve((cost, float(constant)), *own)
+            if found is not None:
+                self._read(found, signs[i], solved, i)
+        return solved
 
-    def _written(
-        self, goals: Goals, lower: Floats, upper: Floats, signs: Floats
-    ) -> _Program | None:
-        """The programs of some subdomains; None if their numbers are beyond a solver.
+    @cached_property
+    def program(self) -> WarmProgram:
+        """The program that all subdomains share."""
+        return WarmProgram(self.lower, self.upper, self.matrix, self.constant)
 
-        A block has the columns x, r and v. For units without a sign it has the rows g - r <= 0 and
-        r - chord - v <= 0; for the others -g - v <= 0, or g - v <= 0, and an empty one.
-        """
-        problems, count = signs.shape
-        inputs, places = self.inputs, np.arange(count)
-        forms, shifts, costs, constants = self._settled(goals, signs)
-        sizes = np.abs(costs).max(axis=1, initial=0.0)
-        sizes[sizes == 0] = 1.0
+    def _read(self, found: Optimum, signs: Floats, solved: Solved, place: int) -> None:
+        """Write a point, alpha and beta from what the solver found."""
         free = signs == 0
-        chord = np.where(free, upper / np.where(free, upper - lower, 1.0), 0.0)
-        side = np.where(free, 1.0, -signs)
-        blocks = np.zeros((problems, 2 * count, inputs + 2 * count))
-        blocks[:, :count, : inputs + count] = side[..., None] * forms
-        blocks[:, places, inputs + places] -= free
-        blocks[:, places, inputs + count + places] = -1.0 * ~free
-        blocks[:, count:, : inputs + count] = -chord[..., None] * forms
-        blocks[:, count + places, inputs + places] += free
-        blocks[:, count + places, inputs + count + places] = -1.0 * free
-        most = np.concatenate(
-            [-side * shifts, chord * (shifts - np.where(free, lower, 0.0))], axis=1
-        )
-        prices = np.full((problems, count), PRICE)
-        cost = np.concatenate([costs / sizes[:, None], prices], axis=1)
-        if not all(np.isfinite(numbers).all() for numbers in (blocks, most, cost)):
-            return None
-        limits = np.zeros((problems, inputs + 2 * count, 2))
-        limits[:, :inputs, 0], limits[:, :inputs, 1] = self.lower, self.upper
-        limits[:, inputs:, 1] = np.inf
-        limits[:, inputs : inputs + count, 1][~free] = 0.0
-        block, row, column = blocks.nonzero()
-        rows, columns = block * blocks.shape[1] + row, block * blocks.shape[2] + column
-        shape = problems * blocks.shape[1], problems * blocks.shape[2]
-        matrix = csr_array((blocks[block, row, column], (rows, columns)), shape)
-        return _Program(
-            cost.ravel(),
-            matrix,
-            most.ravel(),
-            limits.reshape(-1, 2),
-            sizes,
-            (forms, shifts),
-            (costs, constants),
-        )
-
-    def _settled(self, goals: Goals, signs: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """What units read, and goals, over inputs and units without a sign alone, part by part.
-
-        Active units are r = g, inactive ones r = 0: with g = A x + B r + c that is a triangular
-        system for g.
-
-        Returns:
-            Coefficients [n, units, inputs + units] and constants [n, units] of the units, and those
-            of the goals, [n, inputs + units] and [n].
-        """
-        (problems, count), inputs = signs.shape, self.inputs
-        active, free = (signs > 0).astype(float), (signs == 0).astype(float)
-        below = self.matrix[:, inputs:]
-        right = np.empty((problems, count, inputs + count + 1))
-        right[:, :, :inputs] = self.matrix[:, :inputs]
-        right[:, :, inputs:-1] = below * free[:, None]
-        right[:, :, -1] = self.constant
-        solved = np.linalg.solve(np.eye(count) - below * active[:, None], right)
-        forms, shifts = solved[:, :, :-1], solved[:, :, -1]
-        costs, constants = goals[0].copy(), goals[1]
-        weight = costs[:, inputs:] * active
-        costs[:, inputs:] *= free
-        costs += np.einsum("pu,puc->pc", weight, forms)
-        return forms, shifts, costs, constants + (weight * shifts).sum(1)
-
-    def _read(self, answer: Any, program: _Program, signs: Floats) -> Solved:
-        """Points, alpha and beta from what the solver found."""
-        (problems, count), inputs = signs.shape, self.inputs
-        sizes, (forms, shifts), (costs, constants) = program.sizes, program.units, program.goals
-        columns = answer.x.reshape(problems, -1)
-        beta = np.maximum(-answer.ineqlin.marginals, 0.0).reshape(problems, -1)
-        beta = beta[:, :count] * sizes[:, None]
-        ground = np.maximum(answer.lower.marginals, 0.0).reshape(problems, -1)
-        ground = ground[:, inputs : inputs + count] * sizes[:, None]
-        total = beta + ground
+        total = found.above + found.ground
         share = np.full_like(total, np.nan)
-        np.divide(beta, total, out=share, where=total > 0)
-        price = PRICE * sizes * columns[:, inputs + count :].sum(1)
-        own = columns[:, : inputs + count]
-        read = np.einsum("puc,pc->pu", forms, own) + shifts
-        free = signs == 0
-        return Solved(
-            (costs * own).sum(1) + price + constants,
-            np.clip(columns[:, :inputs], self.lower, self.upper),
-            np.where(free, self.leaks + (1 - self.leaks) * share, np.nan),
-            np.where(free, 0.0, beta),
-            np.where(free, np.maximum(own[:, inputs:] - np.maximum(read, 0.0), 0.0), 0.0),
-        )
-
-    def _nothing(self, problems: int) -> Solved:
-        """The answer of a solver that found none."""
-        unknown = np.full((problems, len(self.leaks)), np.nan)
-        middle = np.tile((self.lower + self.upper) / 2, (problems, 1))
-        nothing = np.zeros_like(unknown)
-        return Solved(np.full(problems, -np.inf), middle, unknown, nothing, nothing)
+        np.divide(found.above, total, out=share, where=total > 0)
+        solved.value[place] = found.value
+        solved.point[place] = np.clip(found.inputs, self.lower, self.upper)
+        solved.alpha[place] = np.where(free, self.leaks + (1 - self.leaks) * share, np.nan)
+        solved.beta[place] = np.where(free, 0.0, found.above)
+        off = np.maximum(found.outputs - np.maximum(found.reads, 0.0), 0.0)
+        solved.gaps[place] = np.where(free, off, 0.0)
 
     def points(self, solved: Floats) -> dict[str, Tensor]:
         """Flat inputs [n, inputs] as tensors by input."""
