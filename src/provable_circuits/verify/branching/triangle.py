@@ -45,16 +45,6 @@ from provable_circuits.verify.deadline import Deadline
 Floats = NDArray[np.float64]
 Goals = tuple[Floats, Floats]
 
-PRICE = 1e4
-"""What a violation costs, as a multiple of the objective's largest coefficient."""
-
-AT_ONCE = 16
-"""Subdomains put to the solver as blocks of one program: a call costs more than such a
-subdomain."""
-
-LEAST_TIME = 0.05
-"""Seconds that a solver is given in any case."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solved:
@@ -113,6 +103,7 @@ class Triangle:
 
     def __init__(self, bounds: Bounds, units: UnstableUnits, deadline: Deadline) -> None:
         self.bounds = bounds
+        self.tuning = bounds.structure.configuration.branching
         self.units = units
         self.deadline = deadline
         self.leaks: Floats = units.leaks.numpy(force=True)
@@ -181,8 +172,9 @@ class Triangle:
             upper: upper bounds of the same.
             signs: +1 for active units, -1 for inactive ones, 0 elsewhere; [n, units].
         """
-        some = range(0, len(signs), AT_ONCE)
-        found = [self._solve(goals, lower, upper, signs, slice(i, i + AT_ONCE)) for i in some]
+        block = self.tuning.programs_at_once
+        some = range(0, len(signs), block)
+        found = [self._solve(goals, lower, upper, signs, slice(i, i + block)) for i in some]
         return Solved.joined(found)
 
     def _solve(
@@ -201,7 +193,7 @@ class Triangle:
             bounds=program.limits,
             method="highs-ds",
             options={
-                "time_limit": max(min(self.deadline.left, 1e6), LEAST_TIME),
+                "time_limit": max(min(self.deadline.left, 1e6), self.tuning.solver_seconds),
                 "presolve": False,
             },
         )
@@ -239,7 +231,7 @@ class Triangle:
         most = np.concatenate(
             [-side * shifts, chord * (shifts - np.where(free, lower, 0.0))], axis=1
         )
-        prices = np.full((problems, count), PRICE)
+        prices = np.full((problems, count), self.tuning.violation_price)
         cost = np.concatenate([costs / sizes[:, None], prices], axis=1)
         if not all(np.isfinite(numbers).all() for numbers in (blocks, most, cost)):
             return None
@@ -298,7 +290,7 @@ class Triangle:
         total = beta + ground
         share = np.full_like(total, np.nan)
         np.divide(beta, total, out=share, where=total > 0)
-        price = PRICE * sizes * columns[:, inputs + count :].sum(1)
+        price = self.tuning.violation_price * sizes * columns[:, inputs + count :].sum(1)
         own = columns[:, : inputs + count]
         read = np.einsum("puc,pc->pu", forms, own) + shifts
         free = signs == 0
