@@ -94,8 +94,14 @@ LAYOUT_OF_DATA = {
 }
 """Constants that say how data is laid out: how it is numbered or written, how much it takes."""
 
-TUNED = ("discover/confirmation.py", "proof/prover.py", "properties/confirm.py")
-TUNED += ("properties/exact.py", "properties/input_split.py", "properties/verify.py")
+TUNED = (
+    "discover/confirmation.py",
+    "proof/prover.py",
+    "properties/confirm.py",
+    "properties/exact.py",
+    "properties/input_split.py",
+    "properties/verify.py",
+)
 """Files outside the verifier whose tuning is in its configuration."""
 
 

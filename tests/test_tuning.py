@@ -35,10 +35,12 @@ class Some(Tuning):
     ],
 )
 def test_values_that_make_no_sense_are_refused(field: str, value: Any, told: str) -> None:
-    for make in (lambda: Some(**{field: value}), lambda: Some().changed({field: value})):
-        with pytest.raises(ArgumentError) as refused:
-            make()
-        assert str(refused.value) == f"The '{field}' parameter of Some {told}"
+    with pytest.raises(ArgumentError) as refused:
+        Some(**{field: value})
+    assert str(refused.value) == f"The '{field}' parameter of Some {told}"
+    with pytest.raises(ArgumentError) as refused:
+        Some().changed({field: value})
+    assert str(refused.value) == f"The '{field}' parameter of Some {told}"
 
 
 def test_limits_themselves_are_values() -> None:

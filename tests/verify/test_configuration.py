@@ -140,8 +140,8 @@ def test_whatever_is_built_for_a_question_has_its_configuration(
     )
     seen: set[str] = set()
 
-    def watch(kind: type, held: Callable[[Any], Any], wanted: Any) -> None:
-        honest: Any = kind.__init__
+    def watch(kind: Any, held: Callable[[Any], Any], wanted: Any) -> None:
+        honest = kind.__init__
 
         def made(self: Any, *arguments: Any, **named: Any) -> None:
             honest(self, *arguments, **named)
