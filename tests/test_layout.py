@@ -53,3 +53,64 @@ def test_no_test_is_longer_than_500_lines() -> None:
     }
     assert len(lengths) > 60
     assert {name: length for name, length in lengths.items() if length > 500} == {}
+
+
+def _is_number(node: ast.expr) -> bool:
+    """Whether an expression is a number, a tuple of numbers, or made of numbers by operators."""
+    if isinstance(node, ast.Tuple):
+        return bool(node.elts) and all(_is_number(part) for part in node.elts)
+    if isinstance(node, ast.BinOp):
+        return _is_number(node.left) and _is_number(node.right)
+    if isinstance(node, ast.UnaryOp):
+        return _is_number(node.operand)
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
+
+
+def _numeric_constants(tree: ast.Module) -> set[str]:
+    """Names in capitals that are given a number at the top of a module, alone or in a tuple."""
+    found = set()
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and _is_number(node.value):
+            targets = [part for target in node.targets for part in ast.walk(target)]
+        elif isinstance(node, ast.AnnAssign) and node.value is not None and _is_number(node.value):
+            targets = [node.target]
+        else:
+            continue
+        found |= {part.id for part in targets if isinstance(part, ast.Name) and part.id.isupper()}
+    return found
+
+
+SOUNDNESS = {
+    "verify/bounding/crown.py": {"TINY_SINGLE"},
+    "verify/bounding/relaxation.py": {"SLACK"},
+}
+"""Constants that a proof rests on: with other values a bound could be false."""
+
+LAYOUT_OF_DATA = {
+    "proof/prover.py": {"LEVELS"},
+    "verify/neuron_hull/proof_reuse.py": {"POSITIONS"},
+    "verify/neuron_hull/saved_tree.py": {"PLACES"},
+    "verify/neuron_hull/subdomains.py": {"UNIT_NUMBERS"},
+}
+"""Constants that say how data is laid out: how it is numbered or written, how much it takes."""
+
+TUNED = (
+    "discover/confirmation.py",
+    "proof/prover.py",
+    "properties/confirm.py",
+    "properties/exact.py",
+    "properties/input_split.py",
+    "properties/verify.py",
+)
+"""Files outside the verifier whose tuning is in its configuration."""
+
+
+def test_tuning_is_in_the_configuration_alone() -> None:
+    """A number that may be changed without making an answer false has a field, not a module."""
+    written = "STEPS = 4\nNEAR: float = 1e-12\nA, B = 2**20, -1\nCPU = f(1)\nstep = 3\n"
+    assert _numeric_constants(ast.parse(written)) == {"STEPS", "NEAR", "A", "B"}
+    watched = {str(p): t for p, t in TREES.items() if str(p).startswith("verify/")}
+    watched |= {name: TREES[Path(name)] for name in TUNED}
+    assert len(watched) > 50
+    found = {name: _numeric_constants(tree) for name, tree in watched.items()}
+    assert {name: names for name, names in found.items() if names} == SOUNDNESS | LAYOUT_OF_DATA

@@ -23,8 +23,7 @@ from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.graph import Graph
 from provable_circuits.network.ops import Input, Op
 from provable_circuits.rounding import Interval
-from provable_circuits.verify.bounding import bounds as bounds_module
-from provable_circuits.verify.branching import branch_and_bound as branching
+from provable_circuits.verify.configuration import DEFAULT, Configuration
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.batched import Gate
 from provable_circuits.verify.encoding.circuit_tensor import Cut, Unread, ZeroFilled
@@ -89,23 +88,15 @@ class Regime:
     single: int | None = None
     solved: int | None = None
 
-    @contextmanager
-    def applied(self) -> Iterator[None]:
-        """The verifier's modules with these sizes."""
-        places = [
-            (bounds_module, "SMALL", self.small),
-            (bounds_module, "SINGLE_FROM", self.single),
-        ]
-        places += [(branching, name, self.solved) for name in ("SOLVED", "SOLVED_EACH")]
-        before = [(module, name, getattr(module, name)) for module, name, _ in places]
-        try:
-            for module, name, value in places:
-                if value is not None:
-                    setattr(module, name, value)
-            yield
-        finally:
-            for module, name, value in before:
-                setattr(module, name, value)
+    @property
+    def configuration(self) -> Configuration:
+        """The verifier's configuration with these sizes."""
+        bounding = {"small_units": self.small, "single_from": self.single}
+        branching = {"programs_after": self.solved, "every_program_after": self.solved}
+        return DEFAULT.changed(
+            bounding={name: value for name, value in bounding.items() if value is not None},
+            branching={name: value for name, value in branching.items() if value is not None},
+        )
 
 
 class Merged:

@@ -223,20 +223,24 @@ def play(seed: int, large: bool = False, questions: int = 8) -> Outcome:
         f"{parts!r}; {', '.join(map(repr, about.inputs))}; {about.patching!r}; {about.metric!r}; "
         f"{regime!r}",
     )
-    with torch.no_grad(), regime.applied():
+    with torch.no_grad():
         truth = Truth(parts, about)
         watch = Watch(
             truth, random_points(truth, 4 if len(about.inputs) > 1 else 6, dice.generator)
         )
         with watch.on():
-            _ask_all(dice, Questions(dice, parts, close), watch, outcome, questions)
+            _ask_all(dice, Questions(dice, parts, close), watch, outcome, questions, regime)
         outcome.counts, outcome.contradictions = watch.counts, watch.contradictions
     return outcome
 
 
-def _ask_all(dice: Dice, plan: Questions, watch: Watch, outcome: Outcome, count: int) -> None:
+def _ask_all(
+    dice: Dice, plan: Questions, watch: Watch, outcome: Outcome, count: int, regime: Regime
+) -> None:
     parts = plan.parts
-    verifier = Verifier(parts, watch.truth.claim, seed=outcome.seed)
+    verifier = Verifier(
+        parts, watch.truth.claim, seed=outcome.seed, configuration=regime.configuration
+    )
     while outcome.questions < count:
         if dice.chance(0.15):
             _screen(dice, verifier, plan, watch, outcome)

@@ -117,8 +117,8 @@ def _problems(patch: Patch, change: Callable[[Any], Any]) -> None:
     """Have the prover work on other problems; the checker builds its own."""
     old = Prover.__init__
 
-    def start(self: Prover, problem: Any, rational: Any, limit: Any) -> None:
-        old(self, change(problem), None, limit)
+    def start(self: Prover, problem: Any, rational: Any, limit: Any, tuning: Any) -> None:
+        old(self, change(problem), None, limit, tuning)
 
     patch.setattr(Prover, "__init__", start)
 
@@ -127,7 +127,7 @@ def another_circuit(patch: Patch) -> None:
     """The proof is about the whole network."""
     old = certifying._prove
 
-    def prove(writer: Writer, limit: Any) -> None:
+    def prove(writer: Writer, limit: Any, tuning: Any) -> None:
         stated = Stated.problem
         with patch.context() as inner:
 
@@ -136,7 +136,7 @@ def another_circuit(patch: Patch) -> None:
                 return stated(self, place, every, arithmetic)
 
             inner.setattr(Stated, "problem", whole)
-            old(writer, limit)
+            old(writer, limit, tuning)
 
     patch.setattr(certifying, "_prove", prove)
 

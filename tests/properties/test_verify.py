@@ -26,6 +26,7 @@ from provable_circuits.network.ops import (
 from provable_circuits.properties import verify as module
 from provable_circuits.properties.verify import PropertyVerdict, decide
 from provable_circuits.properties.vnnlib import Case, Property, parse_property
+from provable_circuits.verify.configuration import DEFAULT
 
 
 def f64(values: object) -> Tensor:
@@ -79,8 +80,8 @@ def assert_counterexample(verdict: PropertyVerdict, graph: Graph, cases: list[Ca
 
 @pytest.mark.parametrize("few", [12, 0], ids=["bisection", "branching"])
 @pytest.mark.parametrize("seed", range(12))
-def test_against_a_fine_grid(seed: int, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FEW_INPUTS", few)
+def test_against_a_fine_grid(seed: int, few: int) -> None:
+    configuration = DEFAULT.changed(properties={"few_inputs": few})
     graph = network(seed, [2, 5, 4, 3])
     dice = torch.Generator().manual_seed(seed)
     lower, upper = -torch.rand(2, generator=dice).double(), torch.rand(2, generator=dice).double()
@@ -90,7 +91,7 @@ def test_against_a_fine_grid(seed: int, few: int, monkeypatch: pytest.MonkeyPatc
     y = graph.run(torch.cartesian_prod(*axes), torch.float64)
     gaps = [0.05 if (seed >> i) % 2 else -0.05 for i in range(1 + seed % 3)]
     cases = [random_case(dice, y, (lower, upper), gap) for gap in gaps]
-    verdict = decide(graph, Property(2, 3, tuple(cases)))
+    verdict = decide(graph, Property(2, 3, tuple(cases)), configuration=configuration)
     if min(gaps) < 0:
         assert verdict.status == "violated"
         assert_counterexample(verdict, graph, cases)
@@ -145,13 +146,13 @@ def test_conjunctions_that_no_constraint_alone_excludes(
     end: float, status: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """x <= end and -x <= end, and relu(x) and relu(-x) besides: empty for a negative end."""
-    monkeypatch.setattr(module, "FEW_INPUTS", few)
+    configuration = DEFAULT.changed(properties={"few_inputs": few})
     monkeypatch.setattr(module._Decision, "_attack", lambda *_: False)
     both = Linear(f64([[1.0], [-1.0]]))
     graph = chain((1,), both, ReLU(), Linear(f64([[1.0, -1.0], [-1.0, 1.0], [1.0, 1.0]])))
     rows = f64([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     case = Case.exact(f64([-1.0]), f64([1.75]), rows, f64([end, end, 1.5]))
-    verdict = decide(graph, Property(1, 3, (case,)))
+    verdict = decide(graph, Property(1, 3, (case,)), configuration=configuration)
     assert verdict.status == status
     if status == "holds":
         assert verdict.reason == ("bisection" if few else "branching")

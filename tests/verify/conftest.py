@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-
 import pytest
+
+from provable_circuits.verify.configuration import DEFAULT, Configuration
 
 
 @pytest.fixture
-def hulls_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def hulls_at_once() -> Configuration:
     """Small networks are treated as large ones, and hulls tried before anything is split."""
-    bounds = importlib.import_module("provable_circuits.verify.bounding.bounds")
-    monkeypatch.setattr(bounds, "SMALL", 0)
-    room = importlib.import_module("provable_circuits.verify.stages.question")
-    monkeypatch.setattr(room, "FEW_SUBDOMAINS", 0)
+    return DEFAULT.changed(bounding={"small_units": 0}, stages={"hulls_after": 0})

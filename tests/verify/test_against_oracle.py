@@ -22,8 +22,7 @@ from tests.oracle.regions import Region
 from tests.verify.around import around
 
 import provable_circuits as pc
-from provable_circuits.verify.bounding import bounds
-from provable_circuits.verify.stages import question
+from provable_circuits.verify.configuration import DEFAULT, Configuration
 
 CLAIMS = int(os.environ.get("ORACLE_CLAIMS", "300"))
 FIRST = int(os.environ.get("ORACLE_FIRST", "0"))
@@ -53,7 +52,14 @@ def check(case: Case, tolerance: float, wanted: str, verdict: pc.Verdict) -> Non
     assert case.hard, told
 
 
-def compare(seed: int) -> None:
+LARGE = DEFAULT.changed(bounding={"small_units": 0, "single_from": 0})
+"""Small networks take the way of large ones: float32 passes, and derived enclosures."""
+
+HULLS = LARGE.changed(stages={"hulls_after": 0})
+"""The same, and hulls are tried before anything is split."""
+
+
+def compare(seed: int, configuration: Configuration = DEFAULT) -> None:
     """One case, on both sides of its exact optimum."""
     case = draw(seed)
     truth = case.truth()
@@ -61,7 +67,13 @@ def compare(seed: int) -> None:
         pytest.skip(f"{case}: no exact optimum")
     for tolerance, wanted in around(case, truth):
         start = time.monotonic()
-        verdict = pc.verify(case.graph, case.circuit, case.claim(tolerance), max_nodes=NODES)
+        verifier = pc.Verifier(
+            case.circuit.components,
+            case.claim(tolerance),
+            reuse=False,
+            configuration=configuration,
+        )
+        verdict = verifier.ask(case.circuit, max_nodes=NODES)
         if LOG:
             with Path(LOG).open("a") as log:
                 log.write(f"{seed} {wanted} {verdict.kind} {time.monotonic() - start:.3f} {case}\n")
@@ -72,7 +84,7 @@ def _drawn(seed: int) -> Iterator[Case]:
     return (draw(100_000 + 1_000 * seed + i) for i in range(1_000))
 
 
-def walk(seed: int) -> None:
+def walk(seed: int, configuration: Configuration = DEFAULT) -> None:
     """One verifier, many circuits: what it keeps between questions must not mislead it."""
     case = (
         small(seed)
@@ -91,7 +103,8 @@ def walk(seed: int) -> None:
     halves = [[n for n in everything if dice.random() < 0.6] for _ in range(4)]
     known = [t.high for t in map(truth_of, halves) if t is not None]
     tolerance = 0.5 if case.metric.startswith("winner") else max(float(np.median(known)), 0) + 1e-3
-    verifier = pc.Verifier(case.graph.components(case.granularity), case.claim(tolerance))
+    components = case.graph.components(case.granularity)
+    verifier = pc.Verifier(components, case.claim(tolerance), configuration=configuration)
     kept = everything
     asked: list[list[str]] = [everything]
     for name in dice.permutation(everything):  # as discovery does: one removal after another
@@ -122,30 +135,19 @@ def test_a_verifier_that_remembers_agrees_too(seed: int) -> None:
     walk(seed)
 
 
-@pytest.fixture
-def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small networks take the way of large ones: float32 passes, and derived enclosures."""
-    monkeypatch.setattr(bounds, "SINGLE_FROM", 0)
-    monkeypatch.setattr(bounds, "SMALL", 0)
-
-
-@pytest.mark.usefixtures("as_if_large")
 @pytest.mark.parametrize("seed", range(FIRST + 50_000, FIRST + 50_000 + CLAIMS // 10))
 def test_the_way_of_large_networks_agrees_with_the_exact_optimum(seed: int) -> None:
-    compare(seed)
+    compare(seed, LARGE)
 
 
-@pytest.mark.usefixtures("as_if_large")
 @pytest.mark.parametrize("seed", range(FIRST + 70_000, FIRST + 70_000 + CLAIMS // 15))
-def test_hulls_agree_with_the_exact_optimum(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(question, "FEW_SUBDOMAINS", 0)
-    compare(seed)
+def test_hulls_agree_with_the_exact_optimum(seed: int) -> None:
+    compare(seed, HULLS)
 
 
-@pytest.mark.usefixtures("as_if_large")
 @pytest.mark.parametrize("seed", range(WALK_FIRST + 5_000, WALK_FIRST + 5_000 + WALKS // 2))
 def test_the_way_of_large_networks_remembers_rightly(seed: int) -> None:
-    walk(seed)
+    walk(seed, LARGE)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import math
 
@@ -17,6 +16,7 @@ from provable_circuits.rounding import InconsistentBoundsError, Interval, met, m
 from provable_circuits.verify.bounding.bounds import Bounds, Structure
 from provable_circuits.verify.bounding.differential import DifferentialBounds, Known
 from provable_circuits.verify.bounding.region import Region
+from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.encoding.encoder import InputRange
 from provable_circuits.verify.outcome import Reason
 
@@ -85,8 +85,7 @@ def test_inconsistent_bounds_prove_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Derived bounds that are wrong and contradict others: no proof, and a clean slate."""
-    bounds = importlib.import_module("provable_circuits.verify.bounding.bounds")
-    monkeypatch.setattr(bounds, "SMALL", 0)
+    large = DEFAULT.changed(bounding={"small_units": 0})
     graph = pools()
     circuit, claim = hard(graph)
     plain = DifferentialBounds.enclosures
@@ -95,7 +94,7 @@ def test_inconsistent_bounds_prove_nothing(
         derived = plain(self, known, query)  # type: ignore[arg-type]
         return {name: (low + 1e3, high + 1e3) for name, (low, high) in derived.items()}
 
-    verifier = pc.Verifier(circuit.components, claim)
+    verifier = pc.Verifier(circuit.components, claim, configuration=large)
     with monkeypatch.context() as patched, caplog.at_level(logging.ERROR):
         patched.setattr(DifferentialBounds, "enclosures", wrong)
         verdict = verifier.ask(circuit, max_nodes=4)
@@ -104,7 +103,8 @@ def test_inconsistent_bounds_prove_nothing(
     assert verdict.bound == math.inf
     assert "contradict each other" in caplog.text
     again = verifier.ask(circuit, max_nodes=4)
-    fresh = pc.Verifier(circuit.components, claim).ask(circuit, max_nodes=4)
+    other = pc.Verifier(circuit.components, claim, configuration=large)
+    fresh = other.ask(circuit, max_nodes=4)
     assert isinstance(again, pc.Undecided)
     assert isinstance(fresh, pc.Undecided)
     assert (again.reason, again.bound) == (fresh.reason, fresh.bound)

@@ -12,7 +12,7 @@ from tests.verify.networks import claim_for, dense, hard, pools, residual
 
 import provable_circuits as pc
 from provable_circuits.errors import ArgumentError
-from provable_circuits.verify.reuse import memory
+from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.stages.incomplete_batch import IncompleteBatch
 
 
@@ -47,16 +47,12 @@ def test_the_time_limit_is_honoured(limit: float, passes: list[float], clock: Cl
     assert len(passes) == math.ceil(limit)
 
 
-def test_work_that_the_limit_cut_short_is_kept(
-    passes: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_work_that_the_limit_cut_short_is_kept(passes: list[float]) -> None:
     """Each question gets too little time for the whole of the preparation; together they do it."""
-    bounds = importlib.import_module("provable_circuits.verify.bounding.bounds")
-    monkeypatch.setattr(bounds, "SMALL", 0)
-    monkeypatch.setattr(bounds, "CHUNK_ELEMENTS", 1)
     graph = pools()
     circuit, claim = hard(graph)
-    verifier = pc.Verifier(circuit.components, claim)
+    slow = DEFAULT.changed(bounding={"small_units": 0, "chunk_elements": 1})
+    verifier = pc.Verifier(circuit.components, claim, configuration=slow)
     assert not verifier.small
     stages = []
     for _ in range(200):
@@ -73,10 +69,14 @@ def test_memory_that_does_not_suffice_is_a_reason(monkeypatch: pytest.MonkeyPatc
     graph = pools()
     circuit, claim = hard(graph)
     refused = _refusing(RuntimeError("[enforce fail] can't allocate memory"))
-    for name, value in (("MOST_NUMBERS", -1), ("optimise", refused)):
+    cramped = DEFAULT.changed(branching={"most_numbers": 0, "width": 1, "small_width": 1})
+    for short in (False, True):
         with monkeypatch.context() as patched:
-            patched.setattr(branching, name, value)
-            verdict = pc.verify(graph, circuit, claim)
+            if short:
+                patched.setattr(branching, "optimise", refused)
+            configuration = DEFAULT if short else cramped
+            verifier = pc.Verifier(circuit.components, claim, configuration=configuration)
+            verdict = verifier.ask(circuit)
         assert isinstance(verdict, pc.Undecided)
         assert verdict.reason == "memory"
         assert verdict.bound > 0
@@ -224,7 +224,7 @@ def test_memory_that_screening_lacks_leaves_circuits_to_single_questions(
         verifier.screen(circuits)
 
 
-def test_what_circuits_leave_behind_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_circuits_leave_behind_is_limited() -> None:
     components = dense(0).components("neuron")
     claim = pc.Claim([pc.Ball(torch.zeros(5), 0.1)], pc.Zero(), pc.LogitDifference(0.5, 1))
     names = components.names
@@ -235,6 +235,6 @@ def test_what_circuits_leave_behind_is_limited(monkeypatch: pytest.MonkeyPatch) 
         return sum(ends[0].numel() for _, ends in verifier.knowledge.memory.cut.values())
 
     most = kept(pc.Verifier(components, claim))
-    monkeypatch.setattr(memory, "MOST_NUMBERS", 7)
-    least = kept(pc.Verifier(components, claim))
+    forgetful = DEFAULT.changed(reuse={"own_numbers": 7})
+    least = kept(pc.Verifier(components, claim, configuration=forgetful))
     assert 0 < least <= 7 < most

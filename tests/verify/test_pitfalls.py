@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-
 import pytest
 import torch
 from tests.verify.networks import hard, pools
@@ -13,6 +11,7 @@ import provable_circuits as pc
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.graph import GraphBuilder
 from provable_circuits.network.ops import Linear, ReLU
+from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.deadline import Deadline
 
 
@@ -125,10 +124,9 @@ def test_a_question_without_anything_that_ranges() -> None:
 
 def test_unfinished_work_of_other_questions_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time runs out before a tensor that an earlier question had begun on is reached."""
-    bounds = importlib.import_module("provable_circuits.verify.bounding.bounds")
-    monkeypatch.setattr(bounds, "SMALL", 0)
     circuit, claim = hard(pools())
-    verifier = pc.Verifier(circuit.components, claim)
+    large = DEFAULT.changed(bounding={"small_units": 0})
+    verifier = pc.Verifier(circuit.components, claim, configuration=large)
     query = verifier.encoder.encode(circuit)
     sources = [n.inputs[0] for n in query.graph.nodes if isinstance(n.op, ReLU)]
     begun = [name for name in sources if name.startswith("patch:")][-1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import random
 from collections.abc import Callable
 
@@ -16,30 +15,29 @@ from provable_circuits.network.execution import evaluate
 from provable_circuits.verify.bounding.bounds import Bounds, Structure
 from provable_circuits.verify.bounding.differential import DifferentialBounds, Known
 from provable_circuits.verify.bounding.region import Region
+from provable_circuits.verify.configuration import DEFAULT, Configuration
 
 CPU = torch.device("cpu")
 
 
 @pytest.fixture(params=["small", "large"])
-def as_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def as_size(request: pytest.FixtureRequest) -> Configuration:
     """Small networks as they are, and as if they were large: differences, float32, few units."""
-    if request.param == "large":
-        bounds = importlib.import_module("provable_circuits.verify.bounding.bounds")
-        monkeypatch.setattr(bounds, "SMALL", 0)
-        monkeypatch.setattr(bounds, "SINGLE_FROM", 0)
-    return str(request.param)
+    if request.param == "small":
+        return DEFAULT
+    return DEFAULT.changed(bounding={"small_units": 0, "single_from": 0})
 
 
 @pytest.mark.parametrize("patching", PATCHINGS)
 @pytest.mark.parametrize("tolerance", [0.003, 0.1])
 @pytest.mark.parametrize("build", [dense, residual])
 def test_a_greedy_chain_gets_the_answers_that_single_questions_get(
-    as_size: str, build: Callable[[int], pc.Graph], patching: str, tolerance: float
+    as_size: Configuration, build: Callable[[int], pc.Graph], patching: str, tolerance: float
 ) -> None:
     graph = build(3)
     components = graph.components("auto")
     claim = claim_for(graph, patching, tolerance)
-    chain = pc.Verifier(components, claim)
+    chain = pc.Verifier(components, claim, configuration=as_size)
     circuit = components.full()
     order = list(components.names)
     random.Random(5).shuffle(order)
@@ -47,7 +45,7 @@ def test_a_greedy_chain_gets_the_answers_that_single_questions_get(
     for name in order:
         candidate = circuit.remove(name)
         verdict = chain.ask(candidate)
-        fresh = pc.Verifier(components, claim).ask(candidate)
+        fresh = pc.Verifier(components, claim, configuration=as_size).ask(candidate)
         assert {verdict.kind, fresh.kind} != {"proved", "refuted"}
         assert not verdict.undecided
         verdicts.append(verdict.kind)

@@ -49,16 +49,17 @@ def verify(
     'sat' follows a counterexample. The exit code is 0, 1, 3 and 3.
     """
     from provable_circuits.network.graph import Graph
-    from provable_circuits.properties.verify import USUAL_SECONDS, decide
+    from provable_circuits.properties.verify import decide
     from provable_circuits.properties.vnnlib import read_property
     from provable_circuits.report.answer import property_document, property_lines
+    from provable_circuits.verify.configuration import DEFAULT
 
     verdict = decide(
         Graph.from_onnx(model), read_property(question), timeout, seed, max_nodes=max_nodes
     )
     if json:
         if timeout is None and max_nodes is None:
-            timeout = USUAL_SECONDS
+            timeout = DEFAULT.limits.property_seconds
         settings = {"timeout": timeout, "max_nodes": max_nodes, "seed": seed}
         files = {"network": str(model), "property": str(question)}
         typer.echo(property_document(verdict, {**files, **settings}, pc.__version__))

@@ -40,9 +40,9 @@ from provable_circuits.network.components import Components
 from provable_circuits.network.granularity import Granularity
 from provable_circuits.network.graph import Graph
 from provable_circuits.progress import Listener
+from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.deadline import limits
 from provable_circuits.verify.verdict import Refuted, Verdict
-from provable_circuits.verify.verifier import USUAL_SECONDS
 
 Algorithm = Callable[[Search], Any]
 """A search: it asks about circuits through what it is given, which keeps the best one."""
@@ -125,7 +125,7 @@ def discover(
     components = _components(graph, granularity, outputs, shortcuts)
     if algorithm == "blocking-sets":
         run = partial(blocking_sets, t_max=t_max)
-    limit = limits(timeout, max_nodes, USUAL_SECONDS)
+    limit = limits(timeout, max_nodes, DEFAULT.limits.question_seconds)
     predicate = _predicate(components, claim, method, limit, points, seed, device, workers)
     try:
         search = Search(
@@ -212,7 +212,7 @@ def blocking_set(
     """
     _check(graph, claim, assume_monotone, listener)
     components = _components(graph, granularity, outputs, shortcuts)
-    limit = limits(timeout, max_nodes, USUAL_SECONDS)
+    limit = limits(timeout, max_nodes, DEFAULT.limits.question_seconds)
     predicate = _predicate(components, claim, "proof", limit, 0, seed, device, workers)
     try:
         search = Search(

@@ -18,18 +18,13 @@ import torch
 
 from provable_circuits.claims.claim import Claim
 from provable_circuits.network.circuit import Circuit
+from provable_circuits.verify.configuration import DEFAULT, Configuration
 from provable_circuits.verify.outcome import Reason
 from provable_circuits.verify.stage import Stage
 from provable_circuits.verify.verdict import Undecided, Verdict
 from provable_circuits.verify.verifier import Verifier
 
 logger = logging.getLogger(__name__)
-
-LEAST_SECONDS = 10.0
-"""Seconds for a confirmation, at least."""
-
-NODES = 16
-"""How many times the nodes of a question a confirmation may bound: it starts from nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +58,7 @@ def confirm(
     *,
     seed: int = 0,
     device: torch.device | str = "cpu",
+    configuration: Configuration = DEFAULT,
 ) -> Confirmation:
     """Prove a circuit that a search has proved once more, from nothing.
 
@@ -77,14 +73,23 @@ def confirm(
         searched: seconds that the search took.
         seed: the seed of random starts of attacks.
         device: where bounds are computed.
+        configuration: the tuning of the verifier, and these limits.
     """
     began = time.monotonic()
-    verifier = Verifier(circuit.components, claim, seed=seed, device=device, reuse=False)
+    usual = configuration.limits
+    verifier = Verifier(
+        circuit.components,
+        claim,
+        seed=seed,
+        device=device,
+        reuse=False,
+        configuration=configuration,
+    )
     try:
         if max_nodes is None:
-            verdict = verifier.ask(circuit, max(timeout, searched, LEAST_SECONDS))
+            verdict = verifier.ask(circuit, max(timeout, searched, usual.confirmation_seconds))
         else:
-            verdict = verifier.ask(circuit, math.inf, NODES * max_nodes)
+            verdict = verifier.ask(circuit, math.inf, usual.confirmation_nodes * max_nodes)
     except KeyboardInterrupt:
         verdict = Undecided(Reason.INTERRUPTED, Stage.CONFIRMATION)
     if verdict.refuted:

@@ -18,6 +18,7 @@ from provable_circuits.proof.checker.arithmetic import Arithmetic, RefusedError
 from provable_circuits.proof.checker.certificate import read
 from provable_circuits.proof.checker.check import EXACT_UNITS, Finding, check_folder
 from provable_circuits.proof.prover import ExhaustedError, Limit, Plan, Prover
+from provable_circuits.proof.tuning import USUAL, ProvingTuning
 from provable_circuits.proof.writing import Writer
 
 
@@ -65,6 +66,7 @@ def certify(
     faithful: bool = True,
     witness: Any = None,
     necessary: Mapping[str, Any] | None = None,
+    tuning: ProvingTuning = USUAL,
 ) -> Certificate:
     """A certificate of what was found of a circuit, checked.
 
@@ -75,6 +77,7 @@ def certify(
         faithful: whether to state, and prove, that the circuit is faithful.
         witness: a witness that it is not.
         necessary: for components, witnesses that the circuit without them is not faithful.
+        tuning: how hard the prover tries.
 
     Raises:
         CertificateError: no proof was found, or the checker did not accept it.
@@ -83,7 +86,7 @@ def certify(
     writer = Writer(claim, circuit)
     try:
         if faithful:
-            _prove(writer, limit)
+            _prove(writer, limit, tuning)
     except (ExhaustedError, RefusedError) as error:
         raise CertificateError(f"No certificate was made: {error}.") from error
     if witness is not None:
@@ -105,7 +108,7 @@ def certify(
     return Certificate(files, tuple(findings), proved - began, checked - proved)
 
 
-def _prove(writer: Writer, limit: Limit) -> None:
+def _prove(writer: Writer, limit: Limit, tuning: ProvingTuning) -> None:
     """Add the proof that the circuit is faithful, input by input."""
     with TemporaryDirectory() as folder:
         for name, data in writer.files().items():
@@ -118,7 +121,7 @@ def _prove(writer: Writer, limit: Limit) -> None:
     for place in range(claim.count):
         rational = partial(claim.problem, place, circuit, Arithmetic(exact=True))
         problem = claim.problem(place, circuit, Arithmetic())
-        plans.append(Prover(problem, rational if small else None, limit).plan())
+        plans.append(Prover(problem, rational if small else None, limit, tuning).plan())
         names |= {i: node.name for i, node in enumerate(problem.nodes)}
     writer.faithful(plans, names)
 

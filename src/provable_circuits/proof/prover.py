@@ -30,26 +30,12 @@ from provable_circuits.proof.checker.operations import Bend, Curve, Linear
 from provable_circuits.proof.checker.problem import Node, Problem, Region
 from provable_circuits.proof.checker.rules import Side, Sign, Subdomain
 from provable_circuits.proof.checker.tree import exactly
+from provable_circuits.proof.tuning import USUAL, ProvingTuning
 
 Array = Any
 
-STEPS = 40
-"""Steps by which alpha is optimised at the root; half as many in a subdomain."""
-
-LONG_STEPS = 600
-"""Steps for a leaf in which no ReLU is left to split."""
-
 LEVELS = 255
-"""Alpha is written in 255ths."""
-
-TIGHTENED_UNITS = 4096
-"""Up to so many units of a problem, bounds behind a split are computed again."""
-
-NEAR = 1e-6
-"""Rational arithmetic is tried on leaves whose bound misses zero by no more."""
-
-DENOMINATOR = 10**4
-"""The largest denominator of a beta in rational arithmetic."""
+"""Alpha is written in 255ths: a byte of a certificate, and no tuning."""
 
 
 class ExhaustedError(Exception):
@@ -113,11 +99,17 @@ class Prover:
         rational: returns the same in rational arithmetic, for leaves that rounding leaves open;
             None where the network is too large for it.
         limit: when to stop.
+        tuning: how hard to try.
     """
 
     def __init__(
-        self, problem: Problem, rational: Callable[[], Problem] | None, limit: Limit
+        self,
+        problem: Problem,
+        rational: Callable[[], Problem] | None,
+        limit: Limit,
+        tuning: ProvingTuning = USUAL,
     ) -> None:
+        self.tuning = tuning
         self.problem, self.rational, self.limit = problem, rational, limit
         self.bends = {
             node.inputs[0]: place
@@ -172,7 +164,7 @@ class Prover:
     def _tree(self, root: Subdomain, row: int) -> list[dict[str, Any]]:
         """Nodes in preorder that close one objective."""
         nodes: list[dict[str, Any]] = []
-        waiting: list[tuple[Subdomain, dict[int, Array], int]] = [(root, {}, STEPS)]
+        waiting: list[tuple[Subdomain, dict[int, Array], int]] = [(root, {}, self.tuning.steps)]
         while waiting:
             self.limit.spend(1)
             subdomain, alpha, steps = waiting.pop()
@@ -186,7 +178,7 @@ class Prover:
                 continue
             choice = self._choice(subdomain, found)
             if subdomain.signs and (choice is None or choice[0] != "split"):
-                longer = self._optimise(subdomain, row, found.alpha, LONG_STEPS)
+                longer = self._optimise(subdomain, row, found.alpha, self.tuning.long_steps)
                 if longer.reached >= 0:
                     nodes.append(longer.leaf() | tightened)
                     continue
@@ -200,12 +192,15 @@ class Prover:
             else:
                 nodes.append({"side": [name, unit, value]} | tightened)
                 halves = [subdomain.at_side(Side(place, unit, value, up)) for up in (False, True)]
-            waiting += [(half, found.alpha, STEPS // 2) for half in reversed(halves)]
+            waiting += [(half, found.alpha, self.tuning.steps // 2) for half in reversed(halves)]
         return nodes
 
     def _tighten(self, subdomain: Subdomain) -> dict[str, Any]:
         """Bound pre-activations behind the last split again, where that is cheap."""
-        if not subdomain.signs or sum(n.units for n in self.problem.nodes) > TIGHTENED_UNITS:
+        if (
+            not subdomain.signs
+            or sum(n.units for n in self.problem.nodes) > self.tuning.tightened_units
+        ):
             return {}
         names = []
         for place in sorted(self.bends):
@@ -301,10 +296,13 @@ class Prover:
 
     def _exactly(self, subdomain: Subdomain, row: int, found: _Found) -> bool:
         """Whether rational arithmetic closes what is within rounding; beta is made of fractions."""
-        if self.rational is None or found.reached < -NEAR:
+        if self.rational is None or found.reached < -self.tuning.near:
             return False
         found.fractions = [
-            [Fraction(float(value)).limit_denominator(DENOMINATOR) for value in found.beta[0]]
+            [
+                Fraction(float(value)).limit_denominator(self.tuning.denominator)
+                for value in found.beta[0]
+            ]
         ]
         try:
             problem = self.rational()

@@ -18,16 +18,17 @@ from provable_circuits.network.graph import Graph
 from provable_circuits.network.intervals import propagate
 from provable_circuits.properties.decimals import unheld
 from provable_circuits.properties.vnnlib import Case, Property
+from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.exact.domains import below
-
-PUSH_STEPS = 4
-PUSH_MARGINS = (1e-10, 1e-7, 1e-4)
-PUSH_REACH = 1e-3
-PUSH_MOST = 64
-"""Steps that push a candidate off the edge of at most so many constraints, and how far."""
+from provable_circuits.verify.tuning.properties import PropertiesTuning
 
 
-def confirm(graph: Graph, question: Property, x: Tensor) -> tuple[Tensor, Tensor] | None:
+def confirm(
+    graph: Graph,
+    question: Property,
+    x: Tensor,
+    tuning: PropertiesTuning = DEFAULT.properties,
+) -> tuple[Tensor, Tensor] | None:
     """The counterexample at or near ``x``, if there is one beyond doubt.
 
     Where ``x`` itself does not satisfy a case, a few small steps are made to satisfy it clearly.
@@ -36,6 +37,7 @@ def confirm(graph: Graph, question: Property, x: Tensor) -> tuple[Tensor, Tensor
         graph: the network.
         question: what must not happen.
         x: a candidate, flat; it is moved into the box if it lies outside.
+        tuning: how hard it is pushed off the edge of constraints.
 
     Returns:
         The input, inside the box as written, and its output; None if no case is met.
@@ -46,13 +48,15 @@ def confirm(graph: Graph, question: Property, x: Tensor) -> tuple[Tensor, Tensor
         if found is not None:
             return found
     for case in question.cases:
-        found = replay_case(graph, case, push(graph, case, flat))
+        found = replay_case(graph, case, push(graph, case, flat, tuning))
         if found is not None:
             return found
     return None
 
 
-def push(graph: Graph, case: Case, x: Tensor) -> Tensor:
+def push(
+    graph: Graph, case: Case, x: Tensor, tuning: PropertiesTuning = DEFAULT.properties
+) -> Tensor:
     """A point near ``x`` at which the worst constraint of a case is better satisfied.
 
     Newton's steps: the shortest that moves all constraints which ``x`` does not satisfy by some
@@ -67,14 +71,14 @@ def push(graph: Graph, case: Case, x: Tensor) -> Tensor:
         return y.flatten(1) @ case.rows.T - case.inner_bounds
 
     inside = torch.minimum(torch.maximum(x, case.inner_lower), case.inner_upper)
-    reach = (case.upper - case.lower) * PUSH_REACH
+    reach = (case.upper - case.lower) * tuning.push_reach
     lower = torch.maximum(case.inner_lower, inside - reach)
     upper = torch.minimum(case.inner_upper, inside + reach)
-    for _ in range(PUSH_STEPS if len(case.rows) <= PUSH_MOST else 0):
+    for _ in range(tuning.push_steps if len(case.rows) <= tuning.push_constraints else 0):
         alpha = torch.autograd.functional.jacobian(lambda p: values(p)[0], inside)
         now = values(inside)[0]
         points = [inside]
-        for margin in PUSH_MARGINS:
+        for margin in tuning.push_margins:
             wanted = -(now + margin * (1 + case.inner_bounds.abs())).clamp_min(0.0)
             held = torch.ones_like(inside)
             for _ in range(2):

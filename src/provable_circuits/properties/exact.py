@@ -22,21 +22,14 @@ import torch
 from provable_circuits.network.graph import Graph
 from provable_circuits.network.ops import LeakyReLU, ReLU
 from provable_circuits.properties.vnnlib import Case
+from provable_circuits.verify.configuration import DEFAULT, Configuration
 from provable_circuits.verify.deadline import Deadline, OutOfTime
 from provable_circuits.verify.exact.domains import nearest_float
 from provable_circuits.verify.exact.forms import ZERO, Atoms, Form, combination
 from provable_circuits.verify.exact.network import RationalNetwork, size_of
 from provable_circuits.verify.exact.search import Budget, CellSearch, TooManyCells, Values
-from provable_circuits.verify.exact.stage import (
-    MOST_CELLS,
-    MOST_UNITS,
-    MOST_VARIABLES,
-    MOST_WEIGHTS,
-)
 from provable_circuits.verify.outcome import Outcome
-
-MORE_CELLS = 64
-"""Cells in which a point of floats is looked for when another point is known."""
+from provable_circuits.verify.tuning.exact import ExactTuning
 
 ONE = Fraction(1)
 Point = tuple[Fraction, ...]
@@ -50,19 +43,28 @@ class Met:
     y: Point
 
 
-def meets(network: Graph, case: Case, x: Sequence[Fraction], deadline: Deadline) -> Met | None:
+def meets(
+    network: Graph,
+    case: Case,
+    x: Sequence[Fraction],
+    deadline: Deadline,
+    tuning: ExactTuning = DEFAULT.exact,
+) -> Met | None:
     """Whether one point of the box meets the case; None also for networks that are too large."""
-    question = _Case.of(network, case, deadline)
+    question = _Case.of(network, case, deadline, tuning)
     return None if question is None else question.at(tuple(x))
 
 
-def decide_case(network: Graph, case: Case, deadline: Deadline) -> tuple[str, Met | None]:
+def decide_case(
+    network: Graph, case: Case, deadline: Deadline, configuration: Configuration = DEFAULT
+) -> tuple[str, Met | None]:
     """Decide one case.
 
     Args:
         network: a lowered one, of one input and one vector of outputs.
         case: the case.
         deadline: when to stop.
+        configuration: how large a network may be, and how many cells are opened.
 
     Returns:
         ``refuted`` and what meets the case; ``proved``, if nothing does; ``open``, where the
@@ -71,12 +73,12 @@ def decide_case(network: Graph, case: Case, deadline: Deadline) -> tuple[str, Me
     Raises:
         OutOfTime: the deadline has passed.
     """
-    written = case.numbers
+    tuning, written = configuration.exact, case.numbers
     free = sum(low != high for low, high in zip(written.lower, written.upper, strict=True))
     bends = sum(math.prod(n.shape) for n in network.nodes if isinstance(n.op, ReLU | LeakyReLU))
-    if free > MOST_VARIABLES or (free and bends + len(case.rows) > MOST_UNITS):
+    if free > tuning.most_variables or (free and bends + len(case.rows) > tuning.most_units):
         return Outcome.OPEN, None
-    question = _Case.of(network, case, deadline)
+    question = _Case.of(network, case, deadline, tuning)
     if question is None:
         return Outcome.OPEN, None
     ends = zip(question.lower, question.upper, strict=True)
@@ -84,10 +86,11 @@ def decide_case(network: Graph, case: Case, deadline: Deadline) -> tuple[str, Me
     inputs = [atoms.variable(low, high) for low, high in ends]
     outputs = question.network.run(atoms, inputs, deadline)[network.outputs[0]]
     goal = -question.largest(atoms, outputs)
-    budget = Budget(MOST_CELLS)
-    points = _Points(question, inputs, budget)
+    budget = Budget(tuning.most_cells)
+    points = _Points(question, inputs, budget, configuration.properties.more_cells)
     try:
-        met = CellSearch(atoms, [goal], points.confirm, budget, deadline, touching=True).run()
+        search = CellSearch(atoms, [goal], points.confirm, budget, deadline, True, tuning)
+        met = search.run()
     except (TooManyCells, OutOfTime) as stopped:
         if points.other is not None:
             return Outcome.REFUTED, points.other
@@ -110,10 +113,12 @@ class _Case:
     deadline: Deadline
 
     @classmethod
-    def of(cls, network: Graph, case: Case, deadline: Deadline) -> _Case | None:
+    def of(
+        cls, network: Graph, case: Case, deadline: Deadline, tuning: ExactTuning
+    ) -> _Case | None:
         """The case, if its network is small and piecewise linear."""
         size = size_of(network)
-        if size is None or size > MOST_WEIGHTS:
+        if size is None or size > tuning.most_weights:
             return None
         numbers = case.numbers
         rows = [
@@ -121,7 +126,7 @@ class _Case:
             for row in case.rows.to(torch.float64)
         ]
         return cls(
-            RationalNetwork(network, deadline),
+            RationalNetwork(network, deadline, tuning.rows_at_once),
             tuple(Fraction(value) for value in numbers.lower),
             tuple(Fraction(value) for value in numbers.upper),
             rows,
@@ -159,7 +164,10 @@ class _Case:
 class _Points:
     """Looks for points that meet a case: points of floats, or any other."""
 
-    def __init__(self, question: _Case, inputs: Sequence[Form], budget: Budget) -> None:
+    def __init__(
+        self, question: _Case, inputs: Sequence[Form], budget: Budget, more_cells: int
+    ) -> None:
+        self.more_cells = more_cells
         self.question = question
         self.inputs = inputs
         self.budget = budget
@@ -176,7 +184,7 @@ class _Points:
         if self.other is None:
             self.other = self.question.at(exact)
             if self.other is not None:
-                self.budget.cells = min(self.budget.cells, MORE_CELLS)
+                self.budget.cells = min(self.budget.cells, self.more_cells)
         return None
 
     def _candidates(self, exact: Point, push: Mapping[int, Fraction]) -> Iterator[Point]:

@@ -27,9 +27,6 @@ from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.encoder import InputRange
 from provable_circuits.verify.outcome import Outcome
 
-WIDTH = 128
-"""Boxes bounded at once, at most."""
-
 
 class Bisection:
     """Decides the cases of one box.
@@ -61,8 +58,11 @@ class Bisection:
         self.input = structure.graph.inputs[0]
         self.lower, self.upper = box.lower, box.upper
         self.open = torch.ones(1, len(constraints.cases), dtype=torch.bool)
-        room = 2**21 // max(structure.largest * max(len(constraints), 1), 1)
-        self.width = max(1, min(WIDTH, room))
+        configuration = structure.configuration
+        self.few_boxes = configuration.bounding.few_boxes
+        room = configuration.branching.batch_elements
+        room //= max(structure.largest * max(len(constraints), 1), 1)
+        self.width = max(1, min(configuration.properties.box_width, room))
 
     def run(self) -> str:
         """``proved``, ``refuted``, or ``open`` when it gave up."""
@@ -75,7 +75,7 @@ class Bisection:
             self.lower, self.upper, self.open = self.lower[rest], self.upper[rest], self.open[rest]
             self.subdomains += len(lower)
             self.deadline.spend(len(lower))
-            region = Region({self.input: InputRange(lower, upper)})
+            region = Region({self.input: InputRange(lower, upper)}, self.few_boxes)
             bounds = Bounds(self.structure, region, len(lower), deadline=self.deadline)
             bounds.compute()
             rows = self.constraints.rows.expand(len(lower), *self.constraints.rows.shape)

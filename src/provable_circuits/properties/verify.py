@@ -64,33 +64,11 @@ from provable_circuits.verify.bounding.root_problems import RootProblems
 from provable_circuits.verify.bounding.unstable import UnstableUnits
 from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
 from provable_circuits.verify.branching.linear_programs import has_programs
+from provable_circuits.verify.configuration import DEFAULT, Configuration
 from provable_circuits.verify.deadline import Deadline, OutOfNodes, OutOfTime, limits
 from provable_circuits.verify.encoding.encoder import InputRange
 from provable_circuits.verify.outcome import Outcome, Reason
 from provable_circuits.verify.stage import Stage
-
-USUAL_SECONDS = 60.0
-"""Seconds for a property, where nothing else is said."""
-
-ATTACK_STARTS = 8
-ATTACK_STEPS = 30
-ATTACK_CASES = 64
-"""Random starts for each case, steps from each, and cases attacked at once."""
-
-REPLAYS = 4
-"""How many of a batch of candidates are replayed rigorously, best first."""
-
-FEW_INPUTS = 12
-MOST_BOXES = 20_000
-"""Up to so many varying inputs a box is halved again and again, into so many subdomains at most."""
-
-FIRST_BOXES = 256
-FIRST_SUBDOMAINS = 20_000
-"""Boxes, and then subdomains of branch and bound, that come first where few units are unstable."""
-
-NEAR = 1e-12
-"""Candidates that miss a bound by no more, as a share of it, are for exact arithmetic."""
-
 
 CPU = torch.device("cpu")
 
@@ -128,6 +106,7 @@ def decide(
     seed: int = 0,
     *,
     max_nodes: int | None = None,
+    configuration: Configuration = DEFAULT,
 ) -> PropertyVerdict:
     """Whether ``graph`` keeps clear of everything that ``question`` describes.
 
@@ -138,14 +117,16 @@ def decide(
             ``max_nodes`` is given.
         seed: the seed of random starts of the attack.
         max_nodes: nodes after which the answer is ``timeout``: a limit that is repeatable.
+        configuration: the tuning of the stages.
 
     Raises:
         PropertyError: the property is about another number of inputs or outputs.
     """
-    seconds, max_nodes = limits(timeout, max_nodes, USUAL_SECONDS)
+    seconds, max_nodes = limits(timeout, max_nodes, configuration.limits.property_seconds)
     question.check(graph)
     started = time.monotonic()
-    decision = _Decision(graph, question, Deadline.after(seconds, max_nodes), seed)
+    deadline = Deadline.after(seconds, max_nodes)
+    decision = _Decision(graph, question, deadline, seed, configuration)
     try:
         status, reason = decision.answer()
     except OutOfNodes:
@@ -175,23 +156,32 @@ class _Open:
     bounds: Bounds
     starts: Tensor
 
-    def subdomains(self) -> Iterator[Constraints]:
+    def subdomains(self, size: int) -> Iterator[Constraints]:
         """The cases, so many at once as are attacked together."""
         cases = self.constraints.cases
-        for first in range(0, len(cases), ATTACK_CASES):
-            yield Constraints(cases[first : first + ATTACK_CASES])
+        for first in range(0, len(cases), size):
+            yield Constraints(cases[first : first + size])
 
 
 class _Decision:
     """One property on its way through the stages."""
 
-    def __init__(self, graph: Graph, question: Property, deadline: Deadline, seed: int) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        question: Property,
+        deadline: Deadline,
+        seed: int,
+        configuration: Configuration,
+    ) -> None:
+        self.configuration = configuration
+        self.tuning = configuration.properties
         self.graph = graph
         self.question = question
         self.deadline = deadline
         self.generator = torch.Generator().manual_seed(seed)
         self.network = _flat(lower(graph))
-        self.structure = Structure(self.network, CPU)
+        self.structure = Structure(self.network, CPU, configuration)
         self.found: Counterexample | None = None
         self._near: set[int] = set()
         """The cases, by identity, that a candidate came so close to that rounding decides."""
@@ -211,7 +201,8 @@ class _Decision:
                 left.append(open_)
         if not left:
             return "holds", "linear"
-        if any(self._attack(open_, part) for open_ in left for part in open_.subdomains()):
+        most = self.tuning.attack_cases
+        if any(self._attack(open_, part) for open_ in left for part in open_.subdomains(most)):
             return "violated", "attack"
         stage, doubts = Stage.BISECTION, []
         for open_ in left:
@@ -234,7 +225,8 @@ class _Decision:
         everything, box = Constraints(cases), self._box(cases[0])
         if self._try(everything, _middle(box)):
             return None
-        bounds = Bounds(self.structure, Region({self._input: box}), 1, deadline=self.deadline)
+        region = Region({self._input: box}, self.configuration.bounding.few_boxes)
+        bounds = Bounds(self.structure, region, 1, deadline=self.deadline)
         bounds.compute()
         if not len(everything):
             return _Open(everything, bounds, _middle(box))
@@ -260,13 +252,14 @@ class _Decision:
     def _attack(self, open_: _Open, part: Constraints) -> bool:
         """Signed gradient descent on the worst constraint of each case, from several starts."""
         box = open_.bounds.region.ranges[self._input]
-        shape = self.graph.input_shape
-        share = torch.rand((ATTACK_STARTS, *shape), generator=self.generator, dtype=torch.float64)
+        shape, tuning = self.graph.input_shape, self.tuning
+        count = tuning.attack_starts
+        share = torch.rand((count, *shape), generator=self.generator, dtype=torch.float64)
         drawn = box.lower + share * (box.upper - box.lower)
-        starts = torch.cat([open_.starts[: 2 * ATTACK_STARTS], drawn])
+        starts = torch.cat([open_.starts[: 2 * count], drawn])
         points = starts.repeat(len(part.cases), *([1] * len(shape)))
         own = torch.arange(len(part.cases)).repeat_interleave(len(starts)).unsqueeze(1)
-        for step in range(ATTACK_STEPS):
+        for step in range(tuning.attack_steps):
             self.deadline.check()
             with torch.enable_grad():
                 leaf = points.detach().requires_grad_()
@@ -276,7 +269,7 @@ class _Decision:
                 return True
             if slope is None:
                 return False
-            rate = 0.5 * (1 - step / ATTACK_STEPS)
+            rate = 0.5 * (1 - step / tuning.attack_steps)
             moved = points - slope.sign() * (box.upper - box.lower) * rate
             points = torch.minimum(torch.maximum(moved, box.lower), box.upper)
         return self._try(part, points)
@@ -289,7 +282,7 @@ class _Decision:
         """
         box = open_.bounds.region.ranges[self._input]
         varying = int((box.lower < box.upper).sum())
-        if varying > FEW_INPUTS or not len(open_.constraints):
+        if varying > self.tuning.few_inputs or not len(open_.constraints):
             return self._search(open_), "branching"
         few = has_programs(open_.bounds, UnstableUnits(open_.bounds))
         halving = Bisection(
@@ -298,14 +291,14 @@ class _Decision:
             open_.constraints,
             lambda points: self._try(open_.constraints, points),
             self.deadline,
-            FIRST_BOXES if few else MOST_BOXES,
+            self.tuning.first_boxes if few else self.tuning.most_boxes,
         )
         status = halving.run()
         if status == Outcome.OPEN and few:
-            status = self._search(open_, FIRST_SUBDOMAINS)
+            status = self._search(open_, self.tuning.first_subdomains)
             if status != Outcome.MORE:
                 return status, "branching"
-            halving.most = MOST_BOXES
+            halving.most = self.tuning.most_boxes
             status = halving.run()
         if status == Outcome.OPEN:
             return self._search(open_), "branching"
@@ -326,7 +319,7 @@ class _Decision:
             if not len(case.rows):
                 return "the box as written has no point that float64 holds"
             known = open_.bounds
-            structure = Structure(_with_maximum(self.network, case), CPU)
+            structure = Structure(_with_maximum(self.network, case), CPU, self.configuration)
             bounds = Bounds(
                 structure, known.region, 1, known.ends, None, known.lines, self.deadline
             )
@@ -358,7 +351,9 @@ class _Decision:
         )
         bounds.compute(refine=False)
         relaxed = Relaxed.whole(bounds, UnstableUnits(bounds))
-        choice = optimise(relaxed, start, rows, offsets, relaxed.alpha, steps=20)
+        choice = optimise(
+            relaxed, start, rows, offsets, relaxed.alpha, steps=self.tuning.alpha_steps
+        )
         search = BranchAndBound(
             RootProblems(bounds, problems, rows, offsets),
             lambda points, _: self._try(constraints, points[self._input]),
@@ -383,7 +378,7 @@ class _Decision:
             if id(cases[i]) in self._tried:
                 continue
             self._tried.add(id(cases[i]))
-            status, met = decide_case(self.network, cases[i], self.deadline)
+            status, met = decide_case(self.network, cases[i], self.deadline, self.configuration)
             if met is not None:
                 self._exact = True
                 self.found = exact_counterexample(self.graph, self.network, cases[i], met)
@@ -404,9 +399,9 @@ class _Decision:
         first = constraints.cases[0]
         flat = torch.minimum(torch.maximum(points.flatten(1), first.inner_lower), first.inner_upper)
         best, case = constraints.worst(self._run(flat.reshape(points.shape))).min(1)
-        for i in best.argsort().tolist()[:REPLAYS]:
+        for i in best.argsort().tolist()[: self.tuning.replayed]:
             own = constraints.cases[int(case[i])]
-            if float(best[i]) <= NEAR * (1 + float(own.bounds.abs().sum())):
+            if float(best[i]) <= self.tuning.near * (1 + float(own.bounds.abs().sum())):
                 self._near.add(id(own))
             if not float(best[i]) <= 0:
                 return False

@@ -12,9 +12,10 @@ from provable_circuits.errors import ArgumentError, CertificateError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.graph import Graph
 from provable_circuits.proof.certify import certify as make_certificate
+from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.deadline import Deadline, OutOfTime, limits
 from provable_circuits.verify.verdict import Proved, Refuted, Verdict
-from provable_circuits.verify.verifier import USUAL_SECONDS, Verifier
+from provable_circuits.verify.verifier import Verifier
 
 
 def verify(
@@ -62,9 +63,16 @@ def _certified(
     if not isinstance(verdict, Proved | Refuted):
         return verdict
     witness = verdict.witness if isinstance(verdict, Refuted) else None
-    limit = Deadline.after(*limits(timeout, max_nodes, USUAL_SECONDS))
+    limit = Deadline.after(*limits(timeout, max_nodes, DEFAULT.limits.question_seconds))
     try:
-        found = make_certificate(claim, circuit, limit, faithful=witness is None, witness=witness)
+        found = make_certificate(
+            claim,
+            circuit,
+            limit,
+            faithful=witness is None,
+            witness=witness,
+            tuning=DEFAULT.proving,
+        )
     except OutOfTime as stopped:
         return replace(verdict, uncertified=f"The limit in {stopped.reason} was reached.")
     except CertificateError as error:

@@ -27,6 +27,7 @@ from provable_circuits.verify.attacking.growth import Growth
 from provable_circuits.verify.attacking.pgd import Effort
 from provable_circuits.verify.attacking.replay import Candidate
 from provable_circuits.verify.bounding.redundant import RedundantRemoval
+from provable_circuits.verify.configuration import DEFAULT, Configuration
 from provable_circuits.verify.deadline import Deadline, OutOfTime, limits
 from provable_circuits.verify.outcome import Reason
 from provable_circuits.verify.stage import Stage
@@ -37,9 +38,6 @@ from provable_circuits.verify.stages.question import Question
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
 
 logger = logging.getLogger(__name__)
-
-USUAL_SECONDS = 45.0
-"""Seconds for a question, where nothing else is said."""
 
 
 class Verifier:
@@ -55,6 +53,8 @@ class Verifier:
         reuse: whether a question may start from what earlier ones showed. Without, each is decided
             as by a new verifier, and nothing is derived from the proof of another circuit: slower,
             and with fewer places where something can go wrong.
+        configuration: the tuning of all stages: how fast questions are decided, and how soon they
+            are given up. No value of it makes an answer false.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class Verifier:
         attack_starts: int = 2,
         device: torch.device | str = "cpu",
         reuse: bool = True,
+        configuration: Configuration = DEFAULT,
     ) -> None:
         expected = "Components, as from graph.components()"
         self.components: Components = instance(
@@ -79,18 +80,26 @@ class Verifier:
         self.attack_starts = whole("attack_starts", attack_starts, "Verifier", least=0)
         effort = Effort(self.seed, self.attack_steps, self.attack_starts)
         self.reuse = reuse
-        self.context = Context.of(components, claim, self.device, effort, reuse)
+        self.configuration: Configuration = instance(
+            "configuration", configuration, Configuration, "a Configuration", "Verifier"
+        )
+        self.context = Context.of(components, claim, self.device, effort, reuse, self.configuration)
         self.encoder, self.replay = self.context.encoder, self.context.replay
         self.knowledge = self.context.knowledge
         self._redundant = RedundantRemoval(self.encoder)
         self._screen = IncompleteBatch(self.context)
-        self._growth = Growth(self.encoder, self.replay)
+        self._growth = Growth(self.encoder, self.replay, configuration.attacking)
         self._equality = _is_equality(claim)
 
     @property
     def small(self) -> bool:
         """Whether many circuits go through the cheap stages as one batch."""
         return self.context.batches
+
+    @property
+    def together(self) -> int:
+        """How many circuits are best asked about at once."""
+        return self.configuration.stages.together if self.small else 1
 
     def ask(
         self,
@@ -108,7 +117,7 @@ class Verifier:
             budget: seconds that this question may take together with work that later ones share,
                 such as bounds of the network itself; as ``timeout`` by default.
         """
-        seconds, max_nodes = limits(timeout, max_nodes, USUAL_SECONDS)
+        seconds, max_nodes = limits(timeout, max_nodes, self.configuration.limits.question_seconds)
         deadline = Deadline.after(seconds, max_nodes, budget)
         circuit = self._own(circuit)
         if not self.reuse:
@@ -182,7 +191,9 @@ class Verifier:
         of them together. Of networks that are not small a circuit costs as much here as there, and
         all are left to ``ask``.
         """
-        deadline = Deadline.after(*limits(timeout, None, USUAL_SECONDS))
+        deadline = Deadline.after(
+            *limits(timeout, None, self.configuration.limits.question_seconds)
+        )
         if not self.reuse:
             return [None] * len(circuits)
         try:

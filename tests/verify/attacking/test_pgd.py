@@ -25,6 +25,7 @@ from provable_circuits.verify.attacking.pgd import (
     rounds_of,
 )
 from provable_circuits.verify.bounding.region import Region
+from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.encoder import InputRange
 from provable_circuits.verify.verifier import Verifier
@@ -140,12 +141,12 @@ def test_the_work_of_attacks_is_a_share_of_the_searchs(monkeypatch: pytest.Monke
     def recorded(
         self: restarts.Restarts, problems: Tensor, constraints: Tensor
     ) -> tuple[dict[str, Tensor], Tensor]:
-        before = self.gradients
+        before, tuning = self.gradients, DEFAULT.attacking
         found = attacked(self, problems, constraints)
         least = gradients_of(
-            restarts.SUGGESTED + restarts.POOLED + len(problems), rounds_of(verifier.attack_steps)
+            tuning.suggested + tuning.pooled + len(problems), rounds_of(verifier.attack_steps)
         )
-        spent = self.passed + restarts.PASSES * self._deadline.spent
+        spent = self.passed + tuning.passes_per_node * self._deadline.spent
         ledger.append((self.gradients - before, self.gradients, max(spent, before + least)))
         return found
 

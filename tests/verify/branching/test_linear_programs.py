@@ -12,25 +12,28 @@ from tests.verify.small import MARGIN, at_least, drawn, largest, row_of
 
 from provable_circuits.properties import verify as module
 from provable_circuits.properties.verify import decide
-from provable_circuits.verify.branching import branch_and_bound as branching
-from provable_circuits.verify.branching.warm_program import Optimum, WarmProgram
+from provable_circuits.verify.branching.warm_program import ProgramOptimum, WarmProgram
+from provable_circuits.verify.configuration import DEFAULT
 
 NODES = 4000
 
+PROGRAMS = DEFAULT.changed(
+    branching={"programs_after": 0, "every_program_after": 0}, properties={"few_inputs": 0}
+)
+"""The solver is asked about every subdomain, and no boxes are halved."""
 
-def test_programs_take_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+
+def test_programs_take_over_at_once() -> None:
     """With the solver asked about every subdomain, and no boxes halved, the answers are the
     same."""
-    for name in ("SOLVED", "SOLVED_EACH"):
-        monkeypatch.setattr(branching, name, 0)
-    monkeypatch.setattr(module, "FEW_INPUTS", 0)
     for seed in range(0, 20, 3):
         net, region, _ = drawn(seed)
         row = row_of(net)
         best = largest(net, region, row)
         for shift, wanted in ((MARGIN, "holds"), (-MARGIN, "violated")):
             question = at_least(net, region, row, best + shift)
-            assert decide(graph_of(net), question, max_nodes=NODES).status == wanted, (seed, shift)
+            verdict = decide(graph_of(net), question, max_nodes=NODES, configuration=PROGRAMS)
+            assert verdict.status == wanted, (seed, shift)
 
 
 @pytest.mark.parametrize("lie", ["duals", "values", "points", "none"])
@@ -40,7 +43,7 @@ def test_nothing_rests_on_the_solver(lie: str, monkeypatch: pytest.MonkeyPatch) 
 
     honest = WarmProgram.solve
 
-    def lying(self: WarmProgram, *args: Any) -> Optimum | None:
+    def lying(self: WarmProgram, *args: Any) -> ProgramOptimum | None:
         answer = honest(self, *args)
         if answer is None or lie == "none":
             return None
@@ -52,9 +55,6 @@ def test_nothing_rests_on_the_solver(lie: str, monkeypatch: pytest.MonkeyPatch) 
         return replace(answer, inputs=dice.normal(size=self.inputs))
 
     monkeypatch.setattr(WarmProgram, "solve", lying)
-    for name in ("SOLVED", "SOLVED_EACH"):
-        monkeypatch.setattr(branching, name, 0)
-    monkeypatch.setattr(module, "FEW_INPUTS", 0)
     monkeypatch.setattr(module._Decision, "_attack", lambda *_: False)
     for seed in range(0, 20, 4):
         net, region, _ = drawn(seed)
@@ -62,4 +62,5 @@ def test_nothing_rests_on_the_solver(lie: str, monkeypatch: pytest.MonkeyPatch) 
         best = largest(net, region, row)
         for shift, wrong in ((MARGIN, "violated"), (-MARGIN, "holds")):
             question = at_least(net, region, row, best + shift)
-            assert decide(graph_of(net), question, max_nodes=600).status != wrong, (seed, shift)
+            verdict = decide(graph_of(net), question, max_nodes=600, configuration=PROGRAMS)
+            assert verdict.status != wrong, (seed, shift)

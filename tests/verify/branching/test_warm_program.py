@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from provable_circuits.verify.branching import warm_program
-from provable_circuits.verify.branching.warm_program import PRICE, Floats, Optimum, WarmProgram
+from provable_circuits.verify.branching.warm_program import Floats, ProgramOptimum, WarmProgram
+from provable_circuits.verify.tuning.branching import BranchingTuning
 
 INPUTS, SIZES = 4, (5, 4)
+
+TUNING = BranchingTuning()
 
 
 def network(dice: np.random.Generator) -> tuple[Floats, Floats]:
@@ -57,7 +61,7 @@ def alone(
             most.append(-c)
             limits.append((0.0, 0.0))
     limits += [(0.0, None)] * units
-    price = np.full(units, PRICE * 50)
+    price = np.full(units, TUNING.violation_price * 50)
     answer = linprog(np.concatenate([goal, price]), np.array(rows), most, bounds=limits)
     return float(answer.fun)
 
@@ -79,20 +83,18 @@ def subdomains(
 
 @pytest.mark.parametrize("kept", [2, 1024])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_basis_of_another_subdomain_changes_nothing(
-    seed: int, kept: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(warm_program, "MOST_BASES", kept)
+def test_the_basis_of_another_subdomain_changes_nothing(seed: int, kept: int) -> None:
+    tuning = replace(TUNING, most_bases=kept)
     dice = np.random.default_rng(seed)
     matrix, constant = network(dice)
-    program = WarmProgram(-np.ones(INPUTS), np.ones(INPUTS), matrix, constant)
+    program = WarmProgram(-np.ones(INPUTS), np.ones(INPUTS), matrix, constant, tuning)
     goal = dice.normal(size=INPUTS + sum(SIZES))
     for turn in range(12):
         lower, upper, signs = subdomains(dice, matrix, constant)
         if turn % 4 == 3:
             goal = dice.normal(size=INPUTS + sum(SIZES))
         found = program.solve((goal, 0.25), lower, upper, signs)
-        assert isinstance(found, Optimum)
+        assert isinstance(found, ProgramOptimum)
         wanted = alone(matrix, constant, goal, lower, upper, signs) + 0.25
         assert found.value == pytest.approx(wanted, rel=1e-7, abs=1e-7)
         assert (found.above >= 0).all()
@@ -102,20 +104,20 @@ def test_the_basis_of_another_subdomain_changes_nothing(
 def test_an_empty_subdomain_pays_the_price() -> None:
     """A unit that reads at least 1 is said to be inactive."""
     matrix = np.array([[1.0, 0.0]])
-    program = WarmProgram(-np.ones(1), np.ones(1), matrix, np.array([2.0]))
+    program = WarmProgram(-np.ones(1), np.ones(1), matrix, np.array([2.0]), TUNING)
     found = program.solve((np.array([0.0, 1.0]), 0.0), np.zeros(1), np.ones(1), -np.ones(1))
-    assert isinstance(found, Optimum)
+    assert isinstance(found, ProgramOptimum)
     assert found.value > 1000
 
 
-def test_pivots_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that takes more has no answer, and the next one is not disturbed."""
+def test_pivots_are_limited() -> None:
+    """A program that takes more has no answer."""
     dice = np.random.default_rng(1)
     matrix, constant = network(dice)
     goal = dice.normal(size=INPUTS + sum(SIZES)), 0.0
     asked = subdomains(dice, matrix, constant)
     ends = -np.ones(INPUTS), np.ones(INPUTS)
-    free = WarmProgram(*ends, matrix, constant).solve(goal, *asked)
-    monkeypatch.setattr(warm_program, "PIVOTS", 0)
-    assert WarmProgram(*ends, matrix, constant).solve(goal, *asked) is None
-    assert isinstance(free, Optimum)
+    free = WarmProgram(*ends, matrix, constant, TUNING).solve(goal, *asked)
+    few = replace(TUNING, pivots=0)
+    assert WarmProgram(*ends, matrix, constant, few).solve(goal, *asked) is None
+    assert isinstance(free, ProgramOptimum)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from provable_circuits.verify.neuron_hull import presolved as presolved
+from provable_circuits.verify.configuration import DEFAULT, Configuration
 
 
 @pytest.fixture(params=["every entry", "largest entries"])
-def kept_apart(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether all entries of a row have shares of their own, or the largest ones."""
-    every: bool = request.param == "every entry"
-    if not every:
-        monkeypatch.setattr(presolved, "FEW_ENTRIES", 1)
-        monkeypatch.setattr(presolved, "LARGEST", 0.2)
-    return every
+def kept_apart(request: pytest.FixtureRequest) -> Configuration:
+    """All entries of a row have shares of their own, or only the largest ones."""
+    if request.param == "every entry":
+        return DEFAULT
+    return DEFAULT.changed(neuron_hull={"few_entries": 1, "largest_share": 0.2})

@@ -7,9 +7,11 @@ import torch
 from scipy.optimize import linprog
 from torch import Tensor
 
+from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.neuron_hull.hull_bound import Signs
 from provable_circuits.verify.neuron_hull.lines import Settled
 from provable_circuits.verify.neuron_hull.presolved import Presolved, Rows
+from provable_circuits.verify.tuning.neuron_hull import NeuronHullTuning
 
 FIRST, SECOND, CUBE = 7, 4, 6
 
@@ -23,7 +25,9 @@ def rows(dice: torch.Generator, count: int, first: int, second: int, radius: flo
     return Rows(cube, normal(count, first), normal(count, second), normal(count), off)
 
 
-def problem(seed: int, radius: float = 0.05) -> Presolved:
+def problem(
+    seed: int, radius: float = 0.05, tuning: NeuronHullTuning = DEFAULT.neuron_hull
+) -> Presolved:
     """A random one, with bounds that interval propagation gives."""
     dice = torch.Generator().manual_seed(seed)
     first = rows(dice, FIRST, 0, 0, radius)
@@ -32,7 +36,8 @@ def problem(seed: int, radius: float = 0.05) -> Presolved:
     reach = second.cube.abs().sum(1) + second.radius
     lower = second.constant - reach - (-second.first).clamp_min(0) @ top
     upper = second.constant + reach + second.first.clamp_min(0) @ top
-    return Presolved(first, second, rows(dice, 3, FIRST, SECOND, radius), top, lower, upper, CUBE)
+    goal = rows(dice, 3, FIRST, SECOND, radius)
+    return Presolved(first, second, goal, top, lower, upper, CUBE, tuning)
 
 
 def values(given: Presolved, seed: int, count: int = 4000) -> tuple[Tensor, Tensor, Tensor]:

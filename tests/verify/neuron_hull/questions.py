@@ -9,6 +9,7 @@ from torch import Tensor, nn
 import provable_circuits as pc
 from provable_circuits.verify.bounding.bounds import Bounds, Structure
 from provable_circuits.verify.bounding.region import Region
+from provable_circuits.verify.configuration import DEFAULT, Configuration
 from provable_circuits.verify.encoding.encoder import Query
 from provable_circuits.verify.neuron_hull.presolve import Presolver
 
@@ -18,7 +19,10 @@ def images(seed: int, scale: float = 1.0) -> pc.Graph:
 
 
 def question(
-    dice: torch.Generator, graph: pc.Graph, radius: float | Tensor = 0.1
+    dice: torch.Generator,
+    graph: pc.Graph,
+    radius: float | Tensor = 0.1,
+    configuration: Configuration = DEFAULT,
 ) -> tuple[Query, Presolver]:
     """A question about it, and its outputs presolved."""
     components = graph.components("filter")
@@ -28,7 +32,8 @@ def question(
     claim = pc.Claim([pc.Ball(x, radius)], patching, metric)
     circuit = components.full().remove(components.names[0]).remove(components.names[5])
     query = pc.Verifier(components, claim).encoder.encode(circuit)
-    bounds = Bounds(Structure(query.graph, torch.device("cpu")), Region(query.ranges), 1)
+    structure = Structure(query.graph, torch.device("cpu"), configuration)
+    bounds = Bounds(structure, Region(query.ranges), 1)
     bounds.compute()
     eye = torch.eye(3, dtype=torch.float64).unsqueeze(0)
     return query, Presolver(bounds, query.graph.outputs[0], eye, eye.new_zeros(3))

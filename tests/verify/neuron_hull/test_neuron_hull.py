@@ -22,6 +22,7 @@ from tests.verify.neuron_hull.questions import images
 from torch import Tensor
 
 import provable_circuits as pc
+from provable_circuits.verify.configuration import DEFAULT, Configuration
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.neuron_hull import subdomains as parts_room
 from provable_circuits.verify.neuron_hull.hull_bound import (
@@ -40,10 +41,10 @@ from provable_circuits.verify.reuse.tightening import tighten_common
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_certificates_hold_for_any_multipliers(seed: int, kept_apart: bool) -> None:
+def test_certificates_hold_for_any_multipliers(seed: int, kept_apart: Configuration) -> None:
     """Also for slopes, multipliers and shares that nobody would choose."""
-    given = problem(seed)
-    assert bool(given.sparse.rest.any()) != kept_apart
+    given = problem(seed, tuning=kept_apart.neuron_hull)
+    assert bool(given.sparse.rest.any()) != (kept_apart == DEFAULT)
     dice = torch.Generator().manual_seed(1000 + seed)
     x, y, v = values(given, seed)
     k = 80
@@ -131,7 +132,7 @@ def test_products_are_those_of_the_matrix(
     monkeypatch.setattr(Tensor, "to_sparse_csr", compress)
     dice = torch.Generator().manual_seed(0)
     dense = torch.randn(30, 50, generator=dice) * (torch.rand(30, 50, generator=dice) < share)
-    matrix = HullMatrix(dense)
+    matrix = HullMatrix(dense, DEFAULT.neuron_hull.sparse_share)
     for _ in range(2):
         rows, points = (torch.randn(many, size, generator=dice) for size in (30, 50))
         assert torch.allclose(matrix.rows(rows), rows @ dense, atol=1e-5)
@@ -245,22 +246,26 @@ def test_no_bound_is_had_from_what_is_not_finite() -> None:
     assert certify(given, none, given.goal, signs, chosen).value.tolist() == [-torch.inf] * 3
 
 
-def moved(seed: int, tolerance: float) -> pc.Verdict:
+def moved(seed: int, tolerance: float, configuration: Configuration) -> pc.Verdict:
     """Whether an output of some network moves by no more when two filters are patched."""
     graph = images(seed, scale=2.0)
     components = graph.components("filter")
     x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(seed))
     circuit = components.full().remove(components.names[1]).remove(components.names[7])
     claim = pc.Claim([pc.Point(x)], pc.Reachable(0.1), pc.LogitDifference(tolerance, 0))
-    return pc.verify(graph, circuit, claim)
+    verifier = pc.Verifier(components, claim, reuse=False, configuration=configuration)
+    return verifier.ask(circuit)
 
 
-@pytest.mark.usefixtures("hulls_at_once")
 @pytest.mark.parametrize(
     ("seed", "worst", "tightened"), [(3, 0.0103, False), (4, 0.1055, False), (4, 0.1055, True)]
 )
 def test_hulls_prove_next_to_what_is_refuted(
-    seed: int, worst: float, tightened: bool, monkeypatch: pytest.MonkeyPatch
+    seed: int,
+    worst: float,
+    tightened: bool,
+    hulls_at_once: Configuration,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The output does move by ``worst``; that it moves by no more than a tenth above is proved."""
     room = importlib.import_module("provable_circuits.verify.stages.question")
@@ -271,33 +276,34 @@ def test_hulls_prove_next_to_what_is_refuted(
         tighten_common(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(room, "tighten_common", watched)
+    configuration = hulls_at_once
     if tightened:
-        monkeypatch.setattr(room, "FIRST_SUBDOMAINS", 0)
-        search = importlib.import_module("provable_circuits.verify.neuron_hull.search")
-        monkeypatch.setattr(search, "FIRST_WORK", 0)
-    assert moved(seed, 0.97 * worst).refuted
-    proof = moved(seed, 1.1 * worst)
+        nothing_first = {"first_subdomains": 0, "first_work": 0}
+        configuration = hulls_at_once.changed(neuron_hull=nothing_first)
+    assert moved(seed, 0.97 * worst, configuration).refuted
+    proof = moved(seed, 1.1 * worst, configuration)
     assert isinstance(proof, pc.Proved)
     assert proof.stage == "hull"
     assert bool(asked) == tightened
     assert -0.13 * worst <= proof.bound <= 0
 
 
-@pytest.mark.usefixtures("hulls_at_once")
 @pytest.mark.parametrize(
     ("room", "easiest", "stage"), [(100, False, "hull"), (3, True, "hull"), (1, True, "branching")]
 )
 def test_few_parts_wait_where_there_is_little_room(
-    room: int, easiest: bool, stage: str, monkeypatch: pytest.MonkeyPatch
+    room: int,
+    easiest: bool,
+    stage: str,
+    hulls_at_once: Configuration,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Those that lack least are split first; and if too many wait still, the row is given up."""
     tree = importlib.import_module("provable_circuits.verify.neuron_hull.tree")
-    monkeypatch.setattr(tree, "MOST_KEPT", room)
     monkeypatch.setattr(tree, "UNIT_NUMBERS", 0)
-    monkeypatch.setattr(tree, "WIDTH", 2)
     monkeypatch.setattr(LayerwiseDual, "entries", 1)
-    for name in ("FEW", "ROOT_STEPS", "PART_STEPS"):
-        monkeypatch.setattr(parts_room, name, 1)
+    few = {"few_quartered": 1, "root_steps": 1, "part_steps": 1}
+    cramped = hulls_at_once.changed(neuron_hull={"most_kept": room, "width": 2, **few})
     taken = []
     honest = parts_room.Waiting.take_easiest
 
@@ -306,6 +312,6 @@ def test_few_parts_wait_where_there_is_little_room(
         return honest(waiting, most)
 
     monkeypatch.setattr(parts_room.Waiting, "take_easiest", take_easiest)
-    proof = moved(4, 1.03 * 0.1055)
+    proof = moved(4, 1.03 * 0.1055, cramped)
     assert isinstance(proof, pc.Proved)
     assert (proof.stage, bool(taken)) == (stage, easiest)

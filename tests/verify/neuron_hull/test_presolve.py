@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -17,6 +16,7 @@ from provable_circuits.network.graph import Node
 from provable_circuits.verify.bounding.bounds import Bounds, Structure
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.bounding.root_problems import RootProblems
+from provable_circuits.verify.configuration import DEFAULT, Configuration
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.encoder import Query
 from provable_circuits.verify.neuron_hull.hull_bound import Multipliers
@@ -160,16 +160,16 @@ def test_a_unit_that_is_hardly_open_spoils_nothing(end: float) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_chains_hold_for_any_multipliers_and_signs(seed: int, kept_apart: bool) -> None:
+def test_chains_hold_for_any_multipliers_and_signs(seed: int, kept_apart: Configuration) -> None:
     """Subdomains are where a point of the network lies, units of all layers fixed as they are
     there."""
     dice = torch.Generator().manual_seed(seed)
-    query, presolver = question(dice, images(seed))
+    query, presolver = question(dice, images(seed), configuration=kept_apart)
     given, start = presolver.problem, query.graph.outputs[0]
     chain = LayerwiseDual(given, presolver.below(), torch.float64, Deadline())
     assert len(chain.layers) == 1
     for each in chain.problems:
-        assert bool(each.sparse.rest.any()) != kept_apart
+        assert bool(each.sparse.rest.any()) != (kept_apart == DEFAULT)
     points = anywhere(dice, query, 60)
     held = evaluate(query.graph, points, [node.name for node in query.graph.nodes])
     below = [query.graph[name] for name in presolver.gaps if presolver.depths[name] == 1]
@@ -279,25 +279,33 @@ def test_tightened_bounds_of_common_tensors_are_remembered() -> None:
     assert all(memory.whole[name] is after[name] for name in after), "nothing is done twice"
 
 
-def test_only_what_is_too_large_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_is_too_large_is_given_up() -> None:
     """Of two inputs, one has more unstable units than there is room for; the other is proved."""
     components = images(0).components("filter")
     x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(0))
     claim = pc.Claim([pc.Ball(x, 0.03), pc.Ball(x, 0.3)], pc.Zero(), pc.LogitDifference(1e3, 0))
     circuit = components.full().remove(components.names[0])
     query = pc.Verifier(components, claim).encoder.encode(circuit)
-    bounds = Bounds(Structure(query.graph, torch.device("cpu")), Region(query.ranges), 2)
-    bounds.compute()
-    roots = RootProblems(bounds, torch.arange(2), -query.rows[:, :1], -query.offsets[:, 0])
+
+    def roots_of(configuration: Configuration) -> RootProblems:
+        structure = Structure(query.graph, torch.device("cpu"), configuration)
+        bounds = Bounds(structure, Region(query.ranges), 2)
+        bounds.compute()
+        return RootProblems(bounds, torch.arange(2), -query.rows[:, :1], -query.offsets[:, 0])
+
+    roots = roots_of(DEFAULT)
     few, many = (
         Presolver(
-            bounds.select(torch.tensor([i])), roots.start, roots.rows[i : i + 1], roots.offsets[:1]
+            roots.bounds.select(torch.tensor([i])),
+            roots.start,
+            roots.rows[i : i + 1],
+            roots.offsets[:1],
         ).problem.sparse.values.numel()
         for i in range(2)
     )
     assert few < many
 
-    def left() -> tuple[list[int], set[int]]:
+    def left(roots: RootProblems) -> tuple[list[int], set[int]]:
         search = HullSearch(
             roots, lambda points, problems: False, Deadline(), ProofReuse(SavedTrees(), query)
         )
@@ -305,7 +313,6 @@ def test_only_what_is_too_large_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
         assert found is not None
         return found.tolist(), search.too_large
 
-    assert left() == ([], set())
-    room = importlib.import_module("provable_circuits.verify.neuron_hull.search")
-    monkeypatch.setattr(room, "MOST_ENTRIES", many - 1)
-    assert left() == ([1], {1})
+    assert left(roots) == ([], set())
+    narrow = DEFAULT.changed(neuron_hull={"most_entries": many - 1})
+    assert left(roots_of(narrow)) == ([1], {1})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import math
 from dataclasses import astuple, replace
@@ -13,6 +12,7 @@ from tests.verify.neuron_hull.questions import images, question
 from torch import Tensor
 
 import provable_circuits as pc
+from provable_circuits.verify.configuration import DEFAULT, Configuration
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.circuit_tensor import Cut, Unread
 from provable_circuits.verify.neuron_hull.hull_bound import Multipliers
@@ -136,7 +136,7 @@ def tree() -> tuple[Ground, HullSubdomains, HullTree]:
     found = shifted.roots()
     ground = replace(ground, bounds=shifted)
     row = found.left[:1]
-    planted = HullTree(ground, row, moving_units(found.lined[0]))
+    planted = HullTree(ground, row, moving_units(found.lined[0], DEFAULT.neuron_hull.moving_share))
     assert planted.proved(planted.root, 4000)
     return ground, row, planted
 
@@ -194,12 +194,11 @@ def test_numbers_are_those_of_the_network() -> None:
     assert cut > 0
 
 
-@pytest.mark.usefixtures("hulls_at_once")
 @pytest.mark.parametrize(
     ("seed", "radius"), [*((seed, 0.0) for seed in range(5)), (0, 0.02), (4, 0.02)]
 )
 def test_questions_one_after_the_other_are_answered_as_alone(
-    seed: int, radius: float, monkeypatch: pytest.MonkeyPatch
+    seed: int, radius: float, hulls_at_once: Configuration, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is left from earlier proofs; and it is made use of."""
     taken: list[int] = []
@@ -210,8 +209,7 @@ def test_questions_one_after_the_other_are_answered_as_alone(
         return honest(grown, cover)
 
     monkeypatch.setattr(HullTree, "begun", begun)
-    room = importlib.import_module("provable_circuits.verify.neuron_hull.subdomains")
-    monkeypatch.setattr(room, "ROOT_STEPS", 1)
+    hasty = hulls_at_once.changed(neuron_hull={"root_steps": 1})
     graph = images(seed, scale=2.0)
     components = graph.components("filter")
     x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(seed))
@@ -219,11 +217,12 @@ def test_questions_one_after_the_other_are_answered_as_alone(
     for tolerance in (0.01, 0.03, 0.1, 0.3):
         given = pc.Ball(x, radius) if radius else pc.Point(x)
         claim = pc.Claim([given], pc.Reachable(0.1), pc.LogitDifference(tolerance, 0))
-        verifier = pc.Verifier(components, claim)
+        verifier = pc.Verifier(components, claim, configuration=hasty)
         circuit = components.full()
         for name in components.names:
             verdict = verifier.ask(circuit.remove(name))
-            alone = pc.Verifier(components, claim).ask(circuit.remove(name))
+            other = pc.Verifier(components, claim, configuration=hasty)
+            alone = other.ask(circuit.remove(name))
             assert verdict.kind == alone.kind
             answers.append(verdict.kind)
             if verdict.proved:
@@ -244,9 +243,8 @@ def test_rows_that_meet_no_open_unit_have_frames() -> None:
     assert Match(index_map, index_map).carried(row.chosen, row.chosen)[0].shares.numel() == 0
 
 
-@pytest.mark.usefixtures("hulls_at_once")
 def test_rows_are_split_afresh_where_an_earlier_proof_does_not_help(
-    monkeypatch: pytest.MonkeyPatch,
+    hulls_at_once: Configuration, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it was begun with is given up; the verdict is the same."""
     given_up = 0
@@ -258,15 +256,15 @@ def test_rows_are_split_afresh_where_an_earlier_proof_does_not_help(
         given_up += begun
         return not begun and honest(grown, left, most)
 
-    room = importlib.import_module("provable_circuits.verify.neuron_hull.subdomains")
-    monkeypatch.setattr(room, "ROOT_STEPS", 1)
+    hasty = hulls_at_once.changed(neuron_hull={"root_steps": 1})
     graph = images(4, scale=2.0)
     components = graph.components("filter")
     x = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(4))
     claim = pc.Claim([pc.Point(x)], pc.Reachable(0.1), pc.LogitDifference(0.1, 0))
 
     def kinds() -> list[str]:
-        verifier, circuit, found = pc.Verifier(components, claim), components.full(), []
+        verifier = pc.Verifier(components, claim, configuration=hasty)
+        circuit, found = components.full(), []
         for name in components.names:
             verdict = verifier.ask(circuit.remove(name))
             found.append(f"{verdict.kind} {verdict.stage}")
@@ -280,13 +278,11 @@ def test_rows_are_split_afresh_where_an_earlier_proof_does_not_help(
     assert given_up
 
 
-def test_the_oldest_outlines_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_outlines_are_forgotten() -> None:
     _, _, planted = tree()
     saved_tree = planted.saved_tree
     assert saved_tree is not None
-    proof_reuse = importlib.import_module("provable_circuits.verify.neuron_hull.proof_reuse")
-    monkeypatch.setattr(proof_reuse, "MOST_NUMBERS", 2 * saved_tree.numbers)
-    saved_trees = SavedTrees()
+    saved_trees = SavedTrees(2 * saved_tree.numbers)
     for index in range(3):
         saved_trees.keep({(index, (1.0,)): saved_tree})
     saved_trees.keep({(1, (1.0,)): saved_tree})

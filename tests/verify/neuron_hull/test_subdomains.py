@@ -9,6 +9,7 @@ import torch
 from tests.verify.neuron_hull.problems import FIRST, problem, unknown, values
 from tests.verify.neuron_hull.questions import images, question
 
+from provable_circuits.verify.configuration import Configuration
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.neuron_hull import subdomains as parts_room
 from provable_circuits.verify.neuron_hull.hull_bound import Multipliers
@@ -38,14 +39,13 @@ def test_parts_are_bounded_soundly_and_no_worse_than_the_whole(seed: int) -> Non
 
 
 @pytest.mark.parametrize(("few", "count"), [(2, 8), (1, 4)])
-def test_few_parts_are_split_twice(few: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts_room, "FEW", few)
+def test_few_parts_are_split_twice(few: int, count: int) -> None:
     none = torch.zeros(2, 0, dtype=torch.float64)
     chosen = Multipliers(none, none, none, none.unsqueeze(2))
     scores = torch.tensor([[0.0, 3.0, 2.0, 1.0], [2.0, 1.0, 0.0, 0.0]], dtype=torch.float64)
     signs = torch.tensor([[1.0, 0, 0, 0], [0, 0, -1, 1]], dtype=torch.float64)
     given = parts_room.HullSubdomains(torch.arange(2), signs, (chosen,), torch.zeros(2), scores)
-    children = parts_room.split(given)
+    children = parts_room.split(given, few)
     assert (
         len({(int(r), *s.tolist()) for r, s in zip(children.row, children.signs, strict=True)})
         == count
@@ -56,7 +56,7 @@ def test_few_parts_are_split_twice(few: int, count: int, monkeypatch: pytest.Mon
         assert int(((was == 0) & (sign != 0)).sum()) == count // 4
     assert not bool((children.scores * children.signs).any())
     last = replace(given[:1], scores=torch.tensor([[0.0, 0.0, 1.0, 0.0]]))
-    assert len(parts_room.split(last)) == 2, "there is no second unit to split"
+    assert len(parts_room.split(last, few)) == 2, "there is no second unit to split"
 
 
 def test_parts_wait_in_the_order_of_their_bounds() -> None:
@@ -83,16 +83,14 @@ def test_parts_wait_in_the_order_of_their_bounds() -> None:
 
 
 @pytest.mark.parametrize("moving", [0.0, 0.7])
-@pytest.mark.usefixtures("kept_apart")
-def test_parts_go_on_from_what_is_settled(moving: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_go_on_from_what_is_settled(moving: float, kept_apart: Configuration) -> None:
     """Whatever is settled, the multipliers prove what they did, and what ascent makes of them."""
-    monkeypatch.setattr(parts_room, "MOVING", moving)
-    _, presolver = question(torch.Generator().manual_seed(1), images(1))
+    _, presolver = question(torch.Generator().manual_seed(1), images(1), configuration=kept_apart)
     chain = LayerwiseDual(presolver.problem, presolver.below(), torch.float64, Deadline())
     whole = parts_room.SubdomainBounds(chain)
     found = whole.roots()
     root = found.left[torch.tensor([0])]
-    narrow, same = whole.narrowed(root, parts_room.moving_units(found.lined[0]))
+    narrow, same = whole.narrowed(root, parts_room.moving_units(found.lined[0], moving))
     assert narrow.chain.entries < chain.entries
     assert (narrow.chain.entries > 0) == (moving > 0)
     goal = chain.problem.goal[root.row]

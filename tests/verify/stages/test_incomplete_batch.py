@@ -16,6 +16,7 @@ from provable_circuits.discover.algorithms.greedy import greedy
 from provable_circuits.discover.predicates.predicate import Decided
 from provable_circuits.network.execution import evaluate
 from provable_circuits.verify.branching.batched_splits import Backoff
+from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.encoding.batched import Gate, encode_batch
 
 screen_room = importlib.import_module("provable_circuits.verify.stages.incomplete_batch")
@@ -148,12 +149,12 @@ def test_greedy_asked_ahead_is_greedy(patching: str, tolerance: float, seed: int
     assert list(many.by_component) == [component.name for component in order]
 
 
-def test_large_networks_are_left_to_single_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_networks_are_left_to_single_questions() -> None:
     graph = dense(0)
     components = graph.components()
-    bounds = importlib.import_module("provable_circuits.verify.bounding.bounds")
-    monkeypatch.setattr(bounds, "SMALL", 0)
-    verifier = pc.Verifier(components, claim_of(graph, "zero", "logit"))
+    large = DEFAULT.changed(bounding={"small_units": 0})
+    claim = claim_of(graph, "zero", "logit")
+    verifier = pc.Verifier(components, claim, configuration=large)
     assert verifier.screen(some_circuits(components, 3)) == [None] * 3
     assert verifier.suspects(some_circuits(components, 3)) == [False] * 3
 

@@ -68,6 +68,7 @@ class Distributed(Predicate):
             "max_nodes": local.max_nodes,
             "seed": local.verifier.seed,
             "device": str(local.verifier.device),
+            "configuration": local.verifier.configuration,
         }
         self._crew = Crew(
             workers, build_worker, pack_question(local.components, local.claim, settings)

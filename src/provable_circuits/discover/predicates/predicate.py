@@ -22,10 +22,11 @@ from provable_circuits.claims.patching import FixedPatching
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
+from provable_circuits.verify.configuration import DEFAULT, Configuration
 from provable_circuits.verify.deadline import limits
 from provable_circuits.verify.stage import Stage
 from provable_circuits.verify.verdict import Held, Refuted, Verdict, Witness
-from provable_circuits.verify.verifier import USUAL_SECONDS, Verifier
+from provable_circuits.verify.verifier import Verifier
 
 
 def faithful(verdict: Verdict) -> bool:
@@ -121,6 +122,7 @@ class Decided(Predicate):
         max_nodes: nodes for each question: a limit that is repeatable.
         seed: the seed of the attack's random starts.
         device: where bounds are computed.
+        configuration: the tuning of the verifier.
     """
 
     def __init__(
@@ -131,12 +133,16 @@ class Decided(Predicate):
         seed: int = 0,
         device: torch.device | str = "cpu",
         max_nodes: int | None = None,
+        configuration: Configuration = DEFAULT,
     ) -> None:
         self.components = components
         self.claim = claim
-        self.timeout, self.max_nodes = limits(timeout, max_nodes, USUAL_SECONDS)
-        self.verifier = Verifier(components, claim, seed=seed, device=device)
-        self.together = 64 if self.verifier.small else 1
+        self.verifier = Verifier(
+            components, claim, seed=seed, device=device, configuration=configuration
+        )
+        usual = configuration.limits.question_seconds
+        self.timeout, self.max_nodes = limits(timeout, max_nodes, usual)
+        self.together = self.verifier.together
         self.foresees = self.verifier.small
 
     def ask(self, circuits: Sequence[Circuit], limit: float = math.inf) -> list[Verdict]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
@@ -16,6 +16,7 @@ from provable_circuits.network.graph import Graph, Node
 from provable_circuits.network.layers import Layer
 from provable_circuits.portable import Portable
 from provable_circuits.verify import verdict
+from provable_circuits.verify.configuration import DEFAULT, Configuration
 from provable_circuits.verify.outcome import reason_named
 from provable_circuits.verify.stage import stage_named
 from provable_circuits.verify.verdict import Undecided, Verdict
@@ -29,7 +30,10 @@ def _portable() -> Portable:
         "site": Site,
         "component": Component,
         "claim": Claim,
+        "configuration": Configuration,
     }
+    for group in fields(DEFAULT):
+        kinds[f"tuning.{group.name}"] = type(getattr(DEFAULT, group.name))
     for room, bases in [
         (ops, (ops.Op,)),
         (domains, (domains.Domain,)),

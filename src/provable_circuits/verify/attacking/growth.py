@@ -25,10 +25,8 @@ from provable_circuits.network.ops import Input
 from provable_circuits.verify.attacking.replay import Candidate, Replay
 from provable_circuits.verify.encoding.encoder import Encoder
 from provable_circuits.verify.stage import Stage
+from provable_circuits.verify.tuning.attacking import AttackingTuning
 from provable_circuits.verify.verdict import Refuted, Witness
-
-STEPS = 2
-"""Steps of each climb."""
 
 Point = dict[str, Tensor]
 """What a run depends on besides the circuit, [n, *shape]: the input ``z``, the input ``source``
@@ -38,9 +36,10 @@ that patches are taken at, or patch values by site."""
 class Growth:
     """Grows refuted circuits of one claim about one network."""
 
-    def __init__(self, encoder: Encoder, replay: Replay) -> None:
+    def __init__(self, encoder: Encoder, replay: Replay, tuning: AttackingTuning) -> None:
         self.encoder = encoder
         self.replay = replay
+        self._steps = tuning.growth_steps
         self.components = encoder.components
         self.graph = encoder.components.graph
         claim = encoder.claim
@@ -67,10 +66,10 @@ class Growth:
             for name, value in self._start(witness).items()
         }
         open_ = ~keep
-        point, excess = self._climb(keep, point, STEPS)
+        point, excess = self._climb(keep, point, self._steps)
         favour = favour * excess.clamp(min=0).unsqueeze(1)
         while bool(open_.any()):
-            point, _ = self._climb(keep, point, STEPS)
+            point, _ = self._climb(keep, point, self._steps)
             added = self._add_as_is(keep, point, open_, favour)
             stuck = ~added & open_.any(1)
             if bool(stuck.any()):
@@ -189,7 +188,7 @@ class Growth:
         chain, component = (open_ & stuck.unsqueeze(1)).nonzero(as_tuple=True)
         more = keep[chain].clone()
         more[torch.arange(len(chain)), component] = True
-        points, excess = self._climb(more, _pick(point, chain), STEPS)
+        points, excess = self._climb(more, _pick(point, chain), self._steps)
         open_[chain, component] &= excess > 0
         score = torch.full(keep.shape, -torch.inf, dtype=torch.float64)
         score[chain, component] = torch.where(

@@ -38,19 +38,9 @@ from torch import Tensor
 from provable_circuits.network.execution import evaluate
 from provable_circuits.network.graph import Graph
 from provable_circuits.verify.bounding.region import Region
+from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.deadline import Deadline
-
-JUMPS = 4
-"""Steps of ``ascend`` that go all the way to a corner."""
-
-RATE = 2.0
-"""The first step size of Adam, in units of each range's radius: from end to end."""
-
-MEAN_DECAY, SQUARE_DECAY = 0.5, 0.9
-"""How much of the averages of gradients, and of their squares, a step of Adam keeps."""
-
-SINGLE_SLACK = 1e-5
-"""By how much an excess of order one can be wrong in float32."""
+from provable_circuits.verify.tuning.attacking import AttackingTuning
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +194,7 @@ def ascend(
     rounds: Sequence[tuple[int, int]],
     deadline: Deadline,
     dtype: torch.dtype = torch.float64,
+    tuning: AttackingTuning = DEFAULT.attacking,
 ) -> Candidates:
     """Ascend with an adaptive step size; returns the best point met from each start.
 
@@ -217,8 +208,9 @@ def ascend(
         rounds: the steps of each round, and one in how many of the starts goes on after it.
         deadline: when to give up.
         dtype: the arithmetic. The excess is that of this arithmetic as well.
+        tuning: the steps of Adam.
     """
-    slack = SINGLE_SLACK if dtype == torch.float32 else 0.0
+    slack = tuning.single_slack if dtype == torch.float32 else 0.0
     steps = _Steps(region, problems, dtype)
     points = {name: steps.inside(name, value.to(dtype)) for name, value in start.items()}
     rows, offsets = rows.to(dtype), offsets.to(dtype)
@@ -237,10 +229,10 @@ def ascend(
                 best[name][left[better]] = value[better]
             if bool((best_excess > slack).any()):
                 return _placed(region, problems, best, best_excess)
-            if done < JUMPS:
+            if done < tuning.jumps:
                 points = steps.jumped(points, gradients)
             else:
-                points = steps.adapted(points, gradients, 1 - done / total)
+                points = steps.adapted(points, gradients, 1 - done / total, tuning)
             done += 1
         order = best_excess[left].argsort(descending=True, stable=True)
         kept = order[: _fewer(len(left), among)]
@@ -286,7 +278,11 @@ class _Steps:
         return moved
 
     def adapted(
-        self, points: Mapping[str, Tensor], gradients: Mapping[str, Tensor], share: float
+        self,
+        points: Mapping[str, Tensor],
+        gradients: Mapping[str, Tensor],
+        share: float,
+        tuning: AttackingTuning,
     ) -> dict[str, Tensor]:
         """A step of Adam, this share of the first one's size."""
         self._taken += 1
@@ -295,13 +291,13 @@ class _Steps:
         moved = {}
         for name, value in points.items():
             gradient = scaled[name] / _column(size, value).clamp_min(1e-30)
-            mean = self._averaged(self._means, name, gradient, MEAN_DECAY)
+            mean = self._averaged(self._means, name, gradient, tuning.mean_decay)
             if self._region.ranges[name].domains is not None:
                 towards = self._region.corner(name, -mean.double()).to(self._dtype)
                 moved[name] = self.inside(name, value + (towards - value) * share)
                 continue
-            square = self._averaged(self._squares, name, gradient * gradient, SQUARE_DECAY)
-            step = RATE * share * self._radii[name] * mean / (square.sqrt() + 1e-8)
+            square = self._averaged(self._squares, name, gradient * gradient, tuning.square_decay)
+            step = tuning.adam_rate * share * self._radii[name] * mean / (square.sqrt() + 1e-8)
             moved[name] = self.inside(name, value + step)
         return moved
 

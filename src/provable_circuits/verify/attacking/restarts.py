@@ -7,7 +7,7 @@ witnesses of other circuits, for all rows that are asked about, in one batch.
 The work is bounded by what the search has spent, by count and not by the clock, so that answers
 under a limit in nodes are repeatable:
 
-    attacks come when the search has bounded AGAIN times as many nodes as at the last one
+    attacks come when the search has bounded ``nodes_factor`` times as many nodes as at the last one
     gradients of all attacks <= rows passed backward by the search
 
 and a gradient of one point costs a fraction of what a row costs that is passed backward through a
@@ -37,24 +37,6 @@ from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.encoder import Query
 from provable_circuits.verify.verdict import Witness
 
-STARTS = 4
-"""How many times as many random starts an attack has for each row as the short attack, at most."""
-
-MOST_NUMBERS = 2**23
-"""Numbers in the largest tensor of all points that are attacked at once."""
-
-PASSES = 24
-"""Rows that one node of a search passes backward, about, with those that choose its split."""
-
-FIRST_NODES, SMALL_FIRST_NODES = 64, 256
-"""Nodes of a search after which it is attacked first; nodes of small networks cost little."""
-
-AGAIN = 4
-"""How many times as many nodes there are at each further attack."""
-
-SUGGESTED, POOLED = 8, 4
-"""How many suggested points, and how many of the latest witnesses, an attack starts from."""
-
 
 class Restarts:
     """The longer attacks of one question.
@@ -83,7 +65,9 @@ class Restarts:
         self._region = region
         self._structure = structure
         self._deadline = deadline
-        self._next = self._first = SMALL_FIRST_NODES if structure.small else FIRST_NODES
+        self._tuning = tuning = structure.configuration.attacking
+        self._first = tuning.small_first_nodes if structure.small else tuning.first_nodes
+        self._next = self._first
         self._attacks = 0
         self._rounds = rounds_of(effort.steps)
         self.asked = torch.zeros(query.rows.shape[:2], dtype=torch.bool, device=structure.device)
@@ -108,7 +92,7 @@ class Restarts:
         is kept.
         """
         worst = excess.masked_fill(~self.asked[problems], -math.inf).amax(1)
-        least = self._excess[-1] if len(self._excess) == SUGGESTED else -math.inf
+        least = self._excess[-1] if len(self._excess) == self._tuning.suggested else -math.inf
         new = (worst > least).nonzero().flatten()
         if not len(new):
             return
@@ -116,7 +100,7 @@ class Restarts:
         ordered, order = joined.sort(descending=True, stable=True)
         other = torch.ones_like(ordered, dtype=torch.bool)
         other[1:] = ordered[1:] != ordered[:-1]
-        kept = order[other][:SUGGESTED]
+        kept = order[other][: self._tuning.suggested]
         self._excess = joined[kept]
         self._problems = torch.cat([self._problems, problems[new]])[kept]
         self._points = {
@@ -127,7 +111,7 @@ class Restarts:
     def attack(self, problems: Tensor, constraints: Tensor) -> tuple[dict[str, Tensor], Tensor]:
         """Attack some rows; the best points met from all starts, and their problems."""
         query = self._query
-        self._next = max(self._first, AGAIN * self._deadline.spent)
+        self._next = max(self._first, self._tuning.nodes_factor * self._deadline.spent)
         known, where = self._known(problems)
         if self._effort.steps == 0:
             return known, where
@@ -151,14 +135,15 @@ class Restarts:
             self._rounds,
             self._deadline,
             self._structure.guide,
+            self._tuning,
         )
         return dict(best.points), everyone
 
     def _starts_each(self, rows: int, known: int) -> int:
         """Diverse starts for each of so many rows: as many as what was spent allows for."""
-        allowed = self.passed + PASSES * self._deadline.spent - self.gradients
-        room = MOST_NUMBERS // (rows * self._structure.largest)
-        most = max(1, min(STARTS * self._effort.starts, room))
+        allowed = self.passed + self._tuning.passes_per_node * self._deadline.spent - self.gradients
+        room = self._tuning.most_numbers // (rows * self._structure.largest)
+        most = max(1, min(self._tuning.starts_factor * self._effort.starts, room))
         counts = range(1, most + 1)
         fits = [n for n in counts if gradients_of(known + n * rows, self._rounds) <= allowed]
         return max(fits, default=1)
@@ -166,7 +151,7 @@ class Restarts:
     def _known(self, problems: Tensor) -> tuple[dict[str, Tensor], Tensor]:
         """Points to start from: those that bounds suggested, and the latest witnesses."""
         asked = set(problems.tolist())
-        pool = [witness for witness in self._pool if witness.index in asked][-POOLED:]
+        pool = [witness for witness in self._pool if witness.index in asked][-self._tuning.pooled :]
         where = torch.tensor([w.index for w in pool], dtype=torch.long, device=problems.device)
         points = pool_points(self._query, pool) if pool else {}
         ranges = self._query.ranges

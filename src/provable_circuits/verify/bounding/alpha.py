@@ -26,10 +26,6 @@ from torch import Tensor
 from provable_circuits.verify.bounding.crown import Pass, backward
 from provable_circuits.verify.bounding.relaxed import Relaxed, relaxed_run
 
-RATE = 0.1
-DUAL_RATE = 0.2
-DECAY = 0.93
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
@@ -81,6 +77,7 @@ def optimise(
     """
     units = relaxed.units
     structure = relaxed.bounds.structure
+    tuning = structure.configuration.bounding
     guide = rows.float() if structure.single else rows
     free = alpha
     dual = torch.zeros_like(alpha) if multipliers is None else multipliers
@@ -106,11 +103,11 @@ def optimise(
         read = units.gather(relaxed_run(view, found), len(relaxed)).double()
         coefficients = relaxed.coefficients(found)
         gradient = torch.where(relaxed.open, coefficients.clamp_min(0.0) * read, 0.0)
-        rate = DECAY**step
-        free = free + RATE * rate * movers[0].step(gradient)
+        rate = tuning.rate_decay**step
+        free = free + tuning.alpha_rate * rate * movers[0].step(gradient)
         free = torch.maximum(free.float().double(), units.leaks).clamp_max(1.0)
         if split and signs is not None:
-            dual = dual + DUAL_RATE * rate * movers[1].step(-signs * read)
+            dual = dual + tuning.beta_rate * rate * movers[1].step(-signs * read)
             dual = dual.clamp_min(0.0) * signs.abs()
     found = backward(
         relaxed.view(rows.dtype, best_free),

@@ -26,41 +26,42 @@ from provable_circuits.rounding import InconsistentBoundsError, Interval, exact_
 from provable_circuits.verify.bounding.crown import Pass, Sizes, View, backward
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.bounding.relaxation import Lines, leak, lines
+from provable_circuits.verify.configuration import DEFAULT, Configuration
 from provable_circuits.verify.deadline import Deadline
 
-CHUNK_ELEMENTS = 2**20
-"""Numbers in the largest tensor of rows that one backward pass holds, so that it fits a cache."""
 
-SINGLE_FROM = 1024
-"""Graphs with a tensor of more units than this are bounded in float32 where many rows are."""
-
-
-SMALL = 600
-"""A graph of no more activation units is small: bounds of its subdomains are tightened."""
-
-
-def is_small(graph: Graph, copies: int = 1) -> bool:
-    """Whether so many copies of a graph are small together."""
-    units = sum(
+def activation_units(graph: Graph) -> int:
+    """How many units the activations of a graph have: its size, as ``small`` means it."""
+    return sum(
         math.prod(node.shape)
         for node in graph.nodes
         if node.inputs and not isinstance(node.op, LinearOp)
     )
-    return copies * units <= SMALL
 
 
 class Structure:
-    """What bounds need to know of a graph, worked out once."""
+    """What bounds need to know of a graph, worked out once.
 
-    def __init__(self, graph: Graph, device: torch.device) -> None:
+    Args:
+        graph: the graph.
+        device: where bounds are computed.
+        configuration: the tuning of whatever works on the graph.
+    """
+
+    def __init__(
+        self, graph: Graph, device: torch.device, configuration: Configuration = DEFAULT
+    ) -> None:
         self.graph = graph
+        self.configuration = configuration
         self.ops = operations(graph, torch.float64, device)
         self.device = device
         self.activations = tuple(
             node for node in graph.nodes if node.inputs and not isinstance(node.op, LinearOp)
         )
         self.largest = max((math.prod(node.shape) for node in graph.nodes), default=1)
-        self.single = self.largest > SINGLE_FROM and exact_products(torch.float32, device)
+        self.single = self.largest > configuration.bounding.single_from and exact_products(
+            torch.float32, device
+        )
         """Whether many rows are bounded in float32, which is faster where tensors are large."""
 
     @cached_property
@@ -71,7 +72,7 @@ class Structure:
     @cached_property
     def small(self) -> bool:
         """Whether the graph is small enough for work that grows with its units."""
-        return is_small(self.graph)
+        return self.configuration.bounding.is_small(activation_units(self.graph))
 
     @property
     def guide(self) -> torch.dtype:
@@ -83,7 +84,8 @@ class Structure:
         if all(op.select(rows) is op for op in self.ops.values()):
             return self
         nodes = [replace(node, op=node.op.select(rows)) for node in self.graph.nodes]
-        return Structure(Graph(nodes, self.graph.inputs, self.graph.outputs), self.device)
+        graph = Graph(nodes, self.graph.inputs, self.graph.outputs)
+        return Structure(graph, self.device, self.configuration)
 
     @cached_property
     def single_ops(self) -> Mapping[str, Op]:
@@ -270,7 +272,8 @@ class Bounds:
             return
         # The unstable units of each problem first; problems with fewer repeat settled ones.
         units = wanted.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :most]
-        size = max(1, CHUNK_ELEMENTS // (2 * self.problems * structure.largest))
+        chunk = structure.configuration.bounding.chunk_elements
+        size = max(1, chunk // (2 * self.problems * structure.largest))
         for part in units.split(size, dim=1):
             if self.deadline.passed:
                 self.refined[name] = done.unflatten(1, shape)
@@ -306,6 +309,7 @@ class Bounds:
             self._single_lines if single else self.lines,
             self.sizes,
             self._measured_reach if single else self._carried_reach,
+            structure.configuration.bounding.norm_growth,
         )
 
     def backward(

@@ -46,10 +46,8 @@ from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.bounding.relaxation import Lines
 
 TINY_SINGLE = 2.0**-125
-"""Twice the smallest normal float32: more than any underflow can lose there."""
-
-GROWTH = 1e4
-"""How far a carried bound of a norm may grow before the norm is measured."""
+"""Twice the smallest normal float32: more than any underflow can lose there. Soundness rests on it,
+so that it is no tuning."""
 
 
 class Sizes:
@@ -114,7 +112,7 @@ class _Error:
         first = 0.0 if self.measured else float(measured_norm(rows).amax())
         self.norms: dict[str, float] = {start: first}
         self.merged: set[str] = set()
-        self.limit = GROWTH * max(first, 1e-300)
+        self.limit = view.norm_growth * max(first, 1e-300)
 
     def at(self, name: str, rows: Tensor) -> Tensor | float:
         """A bound of the norm of the rows held at a tensor."""
@@ -170,6 +168,7 @@ class View:
         lines: for every activation, its lines.
         sizes: the largest absolute value of every tensor.
         reaches: for a linear operation, the largest entry of |L||x| + |b|.
+        norm_growth: how far a carried bound of a norm may grow before the norm is measured.
     """
 
     graph: Graph
@@ -178,6 +177,7 @@ class View:
     lines: Mapping[str, Lines]
     sizes: Sizes
     reaches: Callable[[str], float]
+    norm_growth: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)

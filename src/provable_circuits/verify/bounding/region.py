@@ -20,10 +20,8 @@ from torch import Tensor
 
 from provable_circuits.claims.domains import Ball
 from provable_circuits.rounding import TINY, Interval, midpoint
+from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.encoding.encoder import InputRange
-
-FEW = 8
-"""So many boxes are few."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,16 +74,24 @@ class _Boxes:
 
 
 class Region:
-    """The product of the ranges of all inputs, for a batch of problems."""
+    """The product of the ranges of all inputs, for a batch of problems.
+
+    Args:
+        ranges: where each input ranges.
+        few_boxes: where a batch shares no more boxes, rows are multiplied with all of them at once.
+        boxes, balls, origin: what was worked out before, of a region that this one is chosen from.
+    """
 
     def __init__(
         self,
         ranges: Mapping[str, InputRange],
+        few_boxes: int = DEFAULT.bounding.few_boxes,
         boxes: Mapping[str, tuple[Tensor, Tensor]] | None = None,
         balls: Mapping[str, _Balls | None] | None = None,
         origin: _Boxes | None = None,
     ) -> None:
         self.ranges = dict(ranges)
+        self.few_boxes = few_boxes
         self._box = boxes or {name: midpoint(r.lower, r.upper) for name, r in ranges.items()}
         self._balls = balls or {name: _balls(box) for name, box in ranges.items()}
         self._origin = origin
@@ -105,7 +111,7 @@ class Region:
         first = self._origin
         origin = _Boxes(self._box, problems)
         origin = origin if first is None else _Boxes(first.ends, first.own[problems])
-        return Region(chosen, boxes, balls, origin)
+        return Region(chosen, self.few_boxes, boxes, balls, origin)
 
     def ends(self, name: str) -> Interval:
         """The box of one input."""
@@ -141,7 +147,7 @@ class Region:
         than one for each subdomain.
         """
         origin = self._origin
-        if origin is not None and len(origin.ends[name][0]) <= FEW < len(rows):
+        if origin is not None and len(origin.ends[name][0]) <= self.few_boxes < len(rows):
             middle, radius = (part.flatten(1).T for part in origin.ends[name])
             own = origin.own[:, None, None].expand(-1, rows.shape[1], 1)
             return (rows @ middle - rows.abs() @ radius).gather(2, own).squeeze(2)

@@ -34,6 +34,8 @@ from provable_circuits.network.ops import LeakyReLU, Op, ReLU, Sigmoid, Square, 
 from provable_circuits.rounding import TINY, UNIT_ROUNDOFF, Interval, down, up
 
 SLACK = 1e-12
+"""What rounding may add to a line above or below a curve, beside its values. Soundness rests on it,
+so that it is no tuning."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,12 +19,7 @@ from torch import Tensor
 from provable_circuits.verify.bounding.bounds import Bounds
 from provable_circuits.verify.bounding.crown import Pass
 from provable_circuits.verify.bounding.relaxation import default_slopes, leak
-
-ROUNDING = 1e-13
-"""How far across zero an end may reach, beside the largest of its tensor, without counting."""
-
-LEAST = 1e-9
-"""The cost of an unstable unit that costs nothing now, so that it still counts as open."""
+from provable_circuits.verify.tuning.bounding import BoundingTuning
 
 
 def hinges(lower: Tensor, upper: Tensor) -> Tensor:
@@ -33,17 +28,22 @@ def hinges(lower: Tensor, upper: Tensor) -> Tensor:
 
 
 def unit_costs(
-    rows: Tensor, lower: Tensor, upper: Tensor, alpha: Tensor, size: Tensor | float
+    rows: Tensor,
+    lower: Tensor,
+    upper: Tensor,
+    alpha: Tensor,
+    size: Tensor | float,
+    tuning: BoundingTuning,
 ) -> Tensor:
     """The costs of units with these rows, ends and lower slopes, in tensors of this size.
 
     Bounds that rounding alone put on the other side of zero are worth neither pass nor split.
     """
-    slack = ROUNDING * size
+    slack = tuning.sign_slack * size
     open_ = (lower < -slack) & (upper > slack)
     above = (-rows).clamp_min(0.0) * hinges(lower, upper)
     below = rows.clamp_min(0.0) * torch.maximum(-alpha * lower, (1 - alpha) * upper)
-    return torch.where(open_, above + below + LEAST, torch.zeros_like(above))
+    return torch.where(open_, above + below + tuning.least_cost, torch.zeros_like(above))
 
 
 def relaxation_costs(bounds: Bounds, found: Pass) -> dict[str, Tensor]:
@@ -61,7 +61,9 @@ def relaxation_costs(bounds: Bounds, found: Pass) -> dict[str, Tensor]:
             continue
         lower, upper = (end.unsqueeze(1) for end in bounds.ends[node.inputs[0]])
         alpha = default_slopes(leaks, lower, upper)
-        costs[node.name] = unit_costs(rows, lower, upper, alpha, bounds.sizes[node.inputs[0]])
+        size = bounds.sizes[node.inputs[0]]
+        tuning = bounds.structure.configuration.bounding
+        costs[node.name] = unit_costs(rows, lower, upper, alpha, size, tuning)
     return costs
 
 

@@ -17,17 +17,9 @@ from provable_circuits.verify.bounding.alpha import optimise
 from provable_circuits.verify.bounding.bounds import Bounds
 from provable_circuits.verify.bounding.root_problems import RootProblems
 from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
+from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.batched import BatchedProblem
-
-ROUNDS = 2
-"""How often what is open is split."""
-
-MOST_SUBDOMAINS = 4
-"""A row with more open subdomains than these is given up."""
-
-MOST_FAILURES = 5
-"""After so many failures in a row the pause before the next try grows no longer."""
 
 
 @dataclass(slots=True)
@@ -35,12 +27,14 @@ class Backoff:
     """Says when to try something: the more often it failed in a row, the longer it is left out.
 
     Attributes:
-        failures: how often it failed since it last succeeded, up to ``MOST_FAILURES``.
+        failures: how often it failed since it last succeeded, up to ``most_failures``.
         pause: how often it is left out before it is tried again.
+        most_failures: with so many the pause stays.
     """
 
     failures: int = 0
     pause: int = 0
+    most_failures: int = DEFAULT.branching.most_failures
 
     def tries(self) -> bool:
         """Whether it is due."""
@@ -49,7 +43,7 @@ class Backoff:
 
     def learn(self, succeeded: bool) -> None:
         """Take note of how a try ended."""
-        self.failures = 0 if succeeded else min(self.failures + 1, MOST_FAILURES)
+        self.failures = 0 if succeeded else min(self.failures + 1, self.most_failures)
         self.pause = 2**self.failures - 1
 
 
@@ -71,7 +65,8 @@ def split_rows(
     roots = RootProblems(bounds.select(problems), problems, rows, offsets)
     search = BranchAndBound(roots, _no_attempt, deadline)
     choice = optimise(search.whole, start, rows, offsets, search.whole.alpha, steps=0)
-    return ~search.shallow(choice, ROUNDS, MOST_SUBDOMAINS)
+    tuning = search.tuning
+    return ~search.shallow(choice, tuning.batched_rounds, tuning.batched_subdomains)
 
 
 def _no_attempt(points: object, problems: object) -> bool:

@@ -39,7 +39,6 @@ from provable_circuits.verify.bounding.scores import unit_costs
 from provable_circuits.verify.bounding.unstable import UnstableUnits
 from provable_circuits.verify.branching.leaf import solve_leaf
 from provable_circuits.verify.branching.linear_programs import (
-    LEAST_GAP,
     Programs,
     PseudoCosts,
     has_programs,
@@ -53,26 +52,6 @@ from provable_circuits.verify.branching.subdomains import (
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.outcome import Outcome
 
-STEPS, LONG_STEPS = 6, 40
-LONG = 512
-"""Steps of ascent for each subdomain. A small network that needed so many subdomains is searched
-once more from its roots, with more steps for what few do not close: deep subdomains live by their
-    multipliers, and good ones keep the tree small."""
-
-SOLVED, SOLVED_EACH = 48, 512
-"""Where programs are small: subdomains after which the roots' bounds are tightened by programs and
-the search begins anew, and after which every subdomain that ascent leaves open is put to the
-solver."""
-
-TRIED = 6
-"""Unstable units of each subdomain whose two sides are put to the solver before one is split."""
-
-COSTLIEST = 3
-"""Unstable units of each subdomain that a shallow search splits at once."""
-
-MOST_NUMBERS = 2**26
-"""Numbers in each tensor of waiting subdomains, at most: half a gigabyte."""
-
 
 class BranchAndBound(RootSearch):
     """Decides rows by splitting."""
@@ -82,11 +61,13 @@ class BranchAndBound(RootSearch):
         self.whole = Relaxed.whole(roots.bounds, UnstableUnits(roots.bounds))
         self.units = self.whole.units
         self.small = self.structure.small
+        self.tuning = tuning = self.structure.configuration.branching
         self.inner = self._inner()
-        self.steps = STEPS
-        self.candidates = 20 if self.small else 8
-        self.levels = 2 if self.small else 1
-        self.width = max(1, min(256 if self.small else 16, 2**21 // max(self.structure.largest, 1)))
+        self.steps = tuning.steps
+        self.candidates = tuning.small_candidates if self.small else tuning.candidates
+        self.levels = tuning.small_levels if self.small else tuning.levels
+        widest = tuning.small_width if self.small else tuning.width
+        self.width = max(1, min(widest, tuning.batch_elements // max(self.structure.largest, 1)))
         self.guide = self.structure.guide
         self.halt: Callable[[], bool] | None = None
         """Whether candidates were too close to call. Where this is set the search stops as soon as
@@ -120,24 +101,27 @@ class BranchAndBound(RootSearch):
 
     def resume(self, most: float = math.inf) -> str:
         """Go on where a search stopped for the number of its subdomains; what ``run`` returns."""
+        tuning = self.tuning
         while len(self._queue):
             self.deadline.check()
             if self.subdomains >= most:
                 return Outcome.MORE
             if self.halt is not None and (self._close or self.halt()):
                 return Outcome.CLOSE
-            if self.programs is None and self.subdomains > SOLVED and self._programmable:
+            many = self.subdomains > tuning.programs_after
+            if self.programs is None and many and self._programmable:
                 if self._solve_roots():
                     return Outcome.REFUTED
                 continue
             long = self.small and not self._programmable
-            if long and self.subdomains > LONG and self.steps < LONG_STEPS:
-                self.steps, self._reached = LONG_STEPS, math.inf
+            if long and self.subdomains > tuning.long_after and self.steps < tuning.long_steps:
+                # Deep subdomains live by their multipliers, and good ones keep the tree small.
+                self.steps, self._reached = tuning.long_steps, math.inf
                 self._close.clear()
                 self._begin(self._choice)
             order = self._queue.value.argsort()
             batch, rest = self._queue[order[: self.width]], self._queue[order[self.width :]]
-            if rest.lower.numel() > MOST_NUMBERS:
+            if rest.lower.numel() > tuning.most_numbers:
                 raise MemoryError
             open_ = (batch.scores > 0).any(1)
             for i in (~open_).nonzero().flatten().tolist():
@@ -324,7 +308,14 @@ class BranchAndBound(RootSearch):
             beta=choice.multipliers,
             rows=rows,
             value=reached,
-            scores=unit_costs(rows, relaxed.lower, relaxed.upper, choice.alpha, self.units.sizes),
+            scores=unit_costs(
+                rows,
+                relaxed.lower,
+                relaxed.upper,
+                choice.alpha,
+                self.units.sizes,
+                self.structure.configuration.bounding,
+            ),
         )
         return learnt[left]
 
@@ -336,14 +327,14 @@ class BranchAndBound(RootSearch):
         small networks, where a batch costs little more than a subdomain, several at once. This
         costs a pass over many rows and saves most of the tree.
         """
-        if self.programs is not None and self.subdomains > SOLVED_EACH:
+        if self.programs is not None and self.subdomains > self.tuning.every_program_after:
             return self._tried_split(self.programs, subdomains)
         count = min(self.candidates, len(self.units))
         best = subdomains.scores.topk(count, dim=1)
         promise = torch.cat(
             [
                 self._promise(subdomains[some], best.indices[some])
-                for some in batches(len(subdomains), 16)
+                for some in batches(len(subdomains), self.tuning.tried_width)
             ]
         )
         promise = torch.where(best.values > 0, promise, -math.inf)
@@ -361,8 +352,8 @@ class BranchAndBound(RootSearch):
         """
         best = subdomains.scores.topk(min(self.candidates, len(self.units)), dim=1)
         root = subdomains.root.unsqueeze(1).expand_as(best.indices)
-        unknown = (best.values > LEAST_GAP) & ~self.costs.known(root, best.indices)
-        unknown &= unknown.cumsum(1) <= TRIED
+        unknown = (best.values > self.tuning.least_gap) & ~self.costs.known(root, best.indices)
+        unknown &= unknown.cumsum(1) <= self.tuning.program_candidates
         part, place = unknown.nonzero().T
         some = self.costs.first(subdomains.root[part], best.indices[part, place])
         part, place = part[some], place[some]
@@ -386,7 +377,7 @@ class BranchAndBound(RootSearch):
 
     def _costliest_split(self, subdomains: Subdomains) -> Subdomains:
         """The children of each subdomain at the units that cost most, none of them tried before."""
-        best = subdomains.scores.topk(self._depth(subdomains, COSTLIEST), dim=1)
+        best = subdomains.scores.topk(self._depth(subdomains, self.tuning.costliest_units), dim=1)
         return children_of(subdomains, best.indices, best.values > 0)
 
     def _depth(self, subdomains: Subdomains, most: int) -> int:
@@ -437,9 +428,9 @@ class BranchAndBound(RootSearch):
         for some in batches(len(subdomains), self.width):
             batch = subdomains[some]
             relaxed, choice, left = self._bounded(batch)
-            if len(left) and self.steps > STEPS:
+            if len(left) and self.steps > self.tuning.steps:
                 batch = left
-                relaxed, choice, left = self._bounded(batch, self.steps - STEPS)
+                relaxed, choice, left = self._bounded(batch, self.steps - self.tuning.steps)
             if not len(left):
                 continue
             low = choice.found.value[:, 0] + self.roots.offsets[batch.root] < 0
@@ -450,7 +441,7 @@ class BranchAndBound(RootSearch):
             }
             if self.attempt(corners, self.roots.problems[batch.root[low]]):
                 return None
-            if self.programs is not None and self.subdomains > SOLVED_EACH:
+            if self.programs is not None and self.subdomains > self.tuning.every_program_after:
                 found = self._solved(self.programs, left)
                 if found is None:
                     return None
@@ -469,7 +460,7 @@ class BranchAndBound(RootSearch):
         waiting = self._queue.root
         roots = self._root_parts()
         self.programs = Programs(self.roots, self.units, self.deadline)
-        self.costs = PseudoCosts(len(roots), len(self.units), self.structure.device)
+        self.costs = PseudoCosts(len(roots), len(self.units), self.structure.device, self.tuning)
         lower, upper = self.programs.sharpen(roots.lower, roots.upper)
         self.roots = replace(
             self.roots, bounds=self._enclosed(replace(roots, lower=lower, upper=upper))
@@ -502,13 +493,15 @@ class BranchAndBound(RootSearch):
         done = reached >= 0
         if bool(done.any()):
             self._reached = min(self._reached, float(reached[done].min()))
-        scores = torch.where(subdomains.scores > 0, found.gaps + LEAST_GAP * 1e-3, 0.0)
+        scores = torch.where(subdomains.scores > 0, found.gaps + self.tuning.least_gap * 1e-3, 0.0)
         subdomains = replace(
             subdomains, value=torch.maximum(subdomains.value, reached), scores=scores
         )
         return subdomains[(~done).nonzero().flatten()]
 
-    def _bounded(self, batch: Subdomains, steps: int = STEPS) -> tuple[Relaxed, Choice, Subdomains]:
+    def _bounded(
+        self, batch: Subdomains, steps: int | None = None
+    ) -> tuple[Relaxed, Choice, Subdomains]:
         """Bound a batch of subdomains: with which lines, by which choice, and what stays open."""
         relaxed, empty = self._closer(batch)
         signs, beta = batch.signed(relaxed.lower, relaxed.upper, self.units.leaks)
@@ -520,7 +513,7 @@ class BranchAndBound(RootSearch):
             batch.alpha,
             signs,
             beta,
-            steps,
+            self.tuning.steps if steps is None else steps,
         )
         return relaxed, choice, self._survivors(batch, relaxed, empty, choice, signs)
 

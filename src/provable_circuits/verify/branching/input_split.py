@@ -25,12 +25,6 @@ from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.encoder import InputRange
 from provable_circuits.verify.outcome import Outcome
 
-FEW_INPUTS = 12
-"""Up to so many numbers that range, splitting inputs pays."""
-
-WIDTH = 128
-"""Boxes bounded at once, at most."""
-
 
 class InputSplit(RootSearch):
     """Decides rows by input splits where their inputs range."""
@@ -41,7 +35,9 @@ class InputSplit(RootSearch):
         self.names = list(ranges)
         self.shapes = {name: ranges[name].lower.shape[1:] for name in self.names}
         self.counts = [math.prod(shape) for shape in self.shapes.values()]
-        self.width = max(1, min(WIDTH, 2**21 // max(self.structure.largest, 1)))
+        self.tuning = tuning = self.structure.configuration.branching
+        room = tuning.batch_elements // max(self.structure.largest, 1)
+        self.width = max(1, min(tuning.box_width, room))
 
     def run(self) -> str:
         """``proved``, ``refuted``, or ``open`` where splitting is not for these inputs."""
@@ -52,7 +48,7 @@ class InputSplit(RootSearch):
         upper = torch.cat([ranges[n].upper.flatten(1) for n in self.names], dim=1)
         # Values folded at a point range over their rounding alone: splitting those is of no use.
         wide = (upper - lower) > 1e-9 * (1 + torch.maximum(lower.abs(), upper.abs()))
-        if int(wide.sum(1).max()) > FEW_INPUTS:
+        if int(wide.sum(1).max()) > self.tuning.few_inputs:
             return Outcome.OPEN
         root = torch.arange(len(lower), device=lower.device)
         while len(root):
@@ -109,7 +105,7 @@ class InputSplit(RootSearch):
                 high.unflatten(1, self.shapes[name]),
                 None if domains is None else tuple(domains[i] for i in root.tolist()),
             )
-        return Region(ranges)
+        return Region(ranges, self.region.few_boxes)
 
     @staticmethod
     def _halve(

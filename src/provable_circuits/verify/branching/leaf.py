@@ -27,12 +27,6 @@ from provable_circuits.claims.domains import Ball
 from provable_circuits.verify.bounding.bounds import Bounds
 from provable_circuits.verify.deadline import Deadline
 
-CUTS = 24
-"""How often the solver is asked, at most, to close in on a ball of the 2-norm."""
-
-LEAST_TIME = 0.05
-"""Seconds that a solver is given in any case."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafAnswer:
@@ -54,6 +48,7 @@ def solve_leaf(
         signs: for activations with splits, the signs of their inputs, [1, *shape].
         deadline: when to stop.
     """
+    tuning = bounds.structure.configuration.branching
     inputs = list(bounds.region.ranges)
     objective, _ = _affine(bounds, start, row, inputs)
     matrices, constants = [], []
@@ -83,7 +78,7 @@ def solve_leaf(
         constant = np.concatenate([constant, size])
     if not all(np.isfinite(array).all() for array in (cost, matrix, constant)):
         return LeafAnswer(None, {})
-    rounds = CUTS if _has_balls(bounds, 2) else 1
+    rounds = tuning.ball_cuts if _has_balls(bounds, 2) else 1
     for left in reversed(range(rounds)):
         deadline.check()
         solution = linprog(
@@ -92,7 +87,7 @@ def solve_leaf(
             b_ub=constant,
             bounds=limits,
             method="highs",
-            options={"time_limit": max(deadline.left, LEAST_TIME)},
+            options={"time_limit": max(deadline.left, tuning.solver_seconds)},
         )
         if left == 0 or solution.status != 0:
             break
@@ -111,7 +106,7 @@ def solve_leaf(
             b_ub=constant,
             bounds=np.concatenate([limits, np.tile([0, np.inf], (count, 1))]),
             method="highs",
-            options={"time_limit": max(deadline.left, LEAST_TIME)},
+            options={"time_limit": max(deadline.left, tuning.solver_seconds)},
         )
         if solution.status == 0 and solution.fun > 0:
             scale = 1e3 * (1 + float(np.abs(objective).sum())) / solution.fun

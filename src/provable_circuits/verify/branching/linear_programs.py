@@ -24,25 +24,16 @@ from provable_circuits.verify.bounding.unstable import UnstableUnits
 from provable_circuits.verify.branching.triangle import Solved, Triangle
 from provable_circuits.verify.branching.warm_program import Floats
 from provable_circuits.verify.deadline import Deadline
-
-MOST_UNITS = 128
-MOST_INPUTS = 256
-"""Unstable units and inputs up to which a program takes a few milliseconds."""
-
-
-RELIABLE = 4
-"""Splits of a unit after which its averages are believed."""
-
-LEAST_GAP = 1e-9
-"""Gaps below this are the solver's rounding."""
+from provable_circuits.verify.tuning.branching import BranchingTuning
 
 
 def has_programs(bounds: Bounds, units: UnstableUnits) -> bool:
     """Whether the subdomains of some problems are programs of a few milliseconds each."""
+    tuning = bounds.structure.configuration.branching
     sizes = [box.lower[0].numel() for box in bounds.region.ranges.values()]
     return (
-        0 < len(units) <= MOST_UNITS
-        and 0 < sum(sizes) <= MOST_INPUTS
+        0 < len(units) <= tuning.program_units
+        and 0 < sum(sizes) <= tuning.program_inputs
         and bounds.structure.piecewise_linear
         and not (bounds.region.has_balls(1) or bounds.region.has_balls(2))
     )
@@ -71,22 +62,26 @@ class PseudoCosts:
     Args:
         roots, units: how many there are; each root has its own averages.
         device: where they are kept.
+        tuning: from how many splits on they are believed, and the least gap.
     """
 
-    def __init__(self, roots: int, units: int, device: torch.device) -> None:
+    def __init__(
+        self, roots: int, units: int, device: torch.device, tuning: BranchingTuning
+    ) -> None:
+        self.tuning = tuning
         self.total = torch.zeros(2, roots, units, dtype=torch.float64, device=device)
         self.count = torch.zeros_like(self.total)
 
     def learn(self, root: Tensor, unit: Tensor, gap: Tensor, gains: Tensor) -> None:
         """Take note of the gains [2, n] of splits at units [n] with gaps [n]."""
         for side in range(2):
-            each = (gains[side] / gap.clamp_min(LEAST_GAP)).clamp_min(0.0)
+            each = (gains[side] / gap.clamp_min(self.tuning.least_gap)).clamp_min(0.0)
             self.total[side].index_put_((root, unit), each, accumulate=True)
             self.count[side].index_put_((root, unit), torch.ones_like(each), accumulate=True)
 
     def known(self, root: Tensor, unit: Tensor) -> Tensor:
         """Whether enough splits of units were seen, of the shape of ``unit``."""
-        return self.count[0][root, unit] >= RELIABLE
+        return self.count[0][root, unit] >= self.tuning.reliable_splits
 
     def first(self, root: Tensor, unit: Tensor) -> Tensor:
         """Which of these pairs [n] are the first few of a root and unit; places, in order."""
@@ -95,7 +90,7 @@ class PseudoCosts:
         places = []
         for place, one in enumerate(pair):
             seen[one] = seen.get(one, 0) + 1
-            if seen[one] <= RELIABLE:
+            if seen[one] <= self.tuning.reliable_splits:
                 places.append(place)
         return torch.tensor(places, dtype=torch.long, device=root.device)
 

@@ -36,7 +36,7 @@ from torch import Tensor
 from provable_circuits.network.ops import Constant, Input, LinearOp
 from provable_circuits.verify.bounding.bounds import Bounds
 from provable_circuits.verify.bounding.unstable import UnstableUnits
-from provable_circuits.verify.branching.warm_program import Floats, Optimum, WarmProgram
+from provable_circuits.verify.branching.warm_program import Floats, ProgramOptimum, WarmProgram
 from provable_circuits.verify.deadline import Deadline
 
 Goals = tuple[Floats, Floats]
@@ -79,6 +79,7 @@ class Triangle:
 
     def __init__(self, bounds: Bounds, units: UnstableUnits, deadline: Deadline) -> None:
         self.bounds = bounds
+        self.tuning = bounds.structure.configuration.branching
         self.units = units
         self.deadline = deadline
         self.leaks: Floats = units.leaks.numpy(force=True)
@@ -168,9 +169,9 @@ class Triangle:
     @cached_property
     def program(self) -> WarmProgram:
         """The program that all subdomains share."""
-        return WarmProgram(self.lower, self.upper, self.matrix, self.constant)
+        return WarmProgram(self.lower, self.upper, self.matrix, self.constant, self.tuning)
 
-    def _read(self, found: Optimum, signs: Floats, solved: Solved, place: int) -> None:
+    def _read(self, found: ProgramOptimum, signs: Floats, solved: Solved, place: int) -> None:
         """Write a point, alpha and beta from what the solver found."""
         free = signs == 0
         total = found.above + found.ground

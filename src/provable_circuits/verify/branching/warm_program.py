@@ -27,20 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from provable_circuits.verify.tuning.branching import BranchingTuning
+
 Floats = NDArray[np.float64]
-
-PRICE = 1e4
-"""What a violation costs, as a multiple of the objective's largest coefficient."""
-
-PIVOTS = 50
-"""Pivots that a program may take, as a multiple of its rows: a limit that is no time."""
-
-MOST_BASES = 1024
-"""Final bases that are kept to start from; the oldest go first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Optimum:
+class ProgramOptimum:
     """The solution of one program.
 
     Attributes:
@@ -66,12 +59,21 @@ class WarmProgram:
     Args:
         lower, upper: bounds of the inputs.
         matrix, constant: what units read as functions of inputs and of outputs, [A B] and c.
+        tuning: the price of violations, limits of pivots and of bases.
     """
 
-    def __init__(self, lower: Floats, upper: Floats, matrix: Floats, constant: Floats) -> None:
+    def __init__(
+        self,
+        lower: Floats,
+        upper: Floats,
+        matrix: Floats,
+        constant: Floats,
+        tuning: BranchingTuning,
+    ) -> None:
+        self.tuning = tuning
         self.inputs, self.units = len(lower), len(constant)
         n, u = self.inputs, self.units
-        self._model = _solver(PIVOTS * 5 * u)
+        self._model = _solver(tuning.pivots * 5 * u)
         self._model.passModel(_written(lower, upper, matrix, constant))
         grown = np.linalg.solve(np.eye(u) - matrix[:, n:], matrix[:, :n])
         self._growth = max(1.0, float(np.abs(grown).max(initial=0.0)))
@@ -80,13 +82,13 @@ class WarmProgram:
         self._least, self._most = np.full((4, u), -np.inf), np.full((4, u), np.inf)
         self._columns = np.arange(n + 3 * u, dtype=np.int32)
         self._rows = np.arange(u, 5 * u, dtype=np.int32)
-        self._signs = np.zeros((MOST_BASES, u), dtype=np.int8)
+        self._signs = np.zeros((tuning.most_bases, u), dtype=np.int8)
         self._bases: dict[int, highspy.HighsBasis] = {}
         self._next = 0
 
     def solve(
         self, goal: tuple[Floats, float], lower: Floats, upper: Floats, signs: Floats
-    ) -> Optimum | None:
+    ) -> ProgramOptimum | None:
         """The least value of a function over a subdomain; None where the solver finds none.
 
         Args:
@@ -111,7 +113,7 @@ class WarmProgram:
         columns, reduced = np.asarray(found.col_value), np.asarray(found.col_dual)
         duals = np.asarray(found.row_dual).reshape(5, u) * size
         above = np.where(signs == 0, duals[1], np.where(signs > 0, duals[3], -duals[4]))
-        return Optimum(
+        return ProgramOptimum(
             float(model.getInfo().objective_function_value) * size + constant,
             columns[:n],
             columns[n + u : n + 2 * u],
@@ -125,7 +127,8 @@ class WarmProgram:
         model, n, u = self._model, self.inputs, self.units
         free, active, inactive = signs == 0, signs > 0, signs < 0
         if not np.array_equal(cost, self._cost):
-            whole = np.concatenate([cost[:n], np.zeros(u), cost[n:], np.full(u, PRICE)])
+            price = self.tuning.violation_price
+            whole = np.concatenate([cost[:n], np.zeros(u), cost[n:], np.full(u, price)])
             model.changeColsCost(len(whole), self._columns, whole)
             self._cost = cost
         chords = np.where(free, upper / np.where(free, upper - lower, 1.0), self._chords)
@@ -144,7 +147,7 @@ class WarmProgram:
 
     def _nearest(self, signs: Floats) -> highspy.HighsBasis:
         """The basis of the solved subdomain with the most signs in common; the latest of these."""
-        known = self._signs[: min(self._next, MOST_BASES)]
+        known = self._signs[: min(self._next, self.tuning.most_bases)]
         alike = np.count_nonzero(known == signs.astype(np.int8), axis=1)
         start = self._next % len(known)
         behind = (np.arange(len(known)) - start) % len(known)
@@ -152,7 +155,7 @@ class WarmProgram:
 
     def _keep(self, signs: Floats, basis: highspy.HighsBasis) -> None:
         """Take note of the final basis of a subdomain."""
-        place = self._next % MOST_BASES
+        place = self._next % self.tuning.most_bases
         self._signs[place] = signs
         self._bases[place] = basis
         self._next += 1

@@ -21,12 +21,10 @@ import torch
 from torch import Tensor
 
 from provable_circuits.claims.domains import Ball, Box, Domain, Point
+from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.exact.forms import Atoms, Form, combination
 
 ONE = Fraction(1)
-
-RETREATS = (0, 1, 2, 8, 2**10, 2**20)
-"""Multiples of 2^-52 by which a point of a 1-ball is drawn in until rounding leaves it inside."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,12 +75,17 @@ class Extent:
         return sum(moved, Fraction(0)) <= self.budget
 
     def floats(
-        self, point: Sequence[Fraction], push: Sequence[Fraction] | None = None
+        self,
+        point: Sequence[Fraction],
+        push: Sequence[Fraction] | None = None,
+        retreats: Sequence[int] = DEFAULT.exact.retreats,
     ) -> Iterator[list[float]]:
         """Points of float64 numbers at or next to ``point`` that lie inside.
 
         The first, if the domain has its own opinion, is one that it is sure of; then come nearest
-        floats, and with ``push`` those next to the point in its direction, element by element.
+        floats, and with ``push`` those next to the point in its direction, element by element. In a
+        1-ball a point is drawn in by multiples of 2^-52, the ``retreats``, until rounding leaves it
+        inside.
         """
         nearest = [self._nearest(i, value) for i, value in enumerate(point)]
         if self.domain is not None:
@@ -90,7 +93,7 @@ class Extent:
             inside: list[float] = self.domain.project(shaped).flatten().tolist()
             if self.contains([Fraction(value) for value in inside]):
                 yield inside
-        for retreat in RETREATS if self.budget is not None else (0,):
+        for retreat in retreats if self.budget is not None else (0,):
             share = 1 - Fraction(retreat, 2**52)
             drawn = [c + (v - c) * share for v, c in zip(point, self.center, strict=True)]
             for made in self._neighbours(drawn, push):

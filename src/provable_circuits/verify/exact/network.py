@@ -18,6 +18,7 @@ from torch import Tensor
 
 from provable_circuits.network import ops
 from provable_circuits.network.graph import Graph, Node
+from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.exact.forms import Atoms, Form, combination
 
@@ -41,9 +42,6 @@ A unit row meets each weight once, so that sums have one term that is not zero.
 
 AVERAGES = (ops.AvgPool2d, ops.AdaptiveAvgPool2d, ops.Mean)
 """Operations whose matrix is made of 1 / n for whole numbers n, and zeros."""
-
-UNITS_AT_ONCE = 256
-"""Unit rows that are pulled back together, so that large layers take little memory."""
 
 Row = tuple[Fraction, tuple[tuple[int, int, Fraction], ...]]
 """One unit of a linear operation: its offset, and (which input, which element of it, weight)."""
@@ -76,11 +74,19 @@ def size_of(graph: Graph) -> int | None:
 
 
 class RationalNetwork:
-    """A lowered graph with its weights as rational numbers."""
+    """A lowered graph with its weights as rational numbers.
 
-    def __init__(self, graph: Graph, deadline: Deadline) -> None:
+    Args:
+        graph: the graph.
+        deadline: when to give up.
+        at_once: unit rows that are pulled back together, so that large layers take little memory.
+    """
+
+    def __init__(
+        self, graph: Graph, deadline: Deadline, at_once: int = DEFAULT.exact.rows_at_once
+    ) -> None:
         self.graph = graph
-        self.layers = [_layer(graph, node, deadline) for node in graph.nodes]
+        self.layers = [_layer(graph, node, deadline, at_once) for node in graph.nodes]
 
     def run(
         self,
@@ -123,7 +129,7 @@ def _bend(atoms: Atoms, form: Form, slope: Fraction) -> Form:
     return atoms.leaky(form, slope) if slope else atoms.relu(form)
 
 
-def _layer(graph: Graph, node: Node, deadline: Deadline) -> ExactLayer:
+def _layer(graph: Graph, node: Node, deadline: Deadline, at_once: int) -> ExactLayer:
     op = node.op.to(torch.float64, torch.device("cpu"))
     if isinstance(op, ops.Input):
         return ExactLayer(node)
@@ -138,11 +144,13 @@ def _layer(graph: Graph, node: Node, deadline: Deadline) -> ExactLayer:
         rows = [(Fraction(0), ((0, i, 1 / Fraction(d)),)) for i, d in enumerate(divisors)]
         return ExactLayer(node, tuple(rows))
     if isinstance(op, ops.LinearOp):
-        return ExactLayer(node, _rows(graph, node, op, deadline))
+        return ExactLayer(node, _rows(graph, node, op, deadline, at_once))
     raise TypeError(f"{op.name} is not piecewise linear")
 
 
-def _rows(graph: Graph, node: Node, op: ops.LinearOp, deadline: Deadline) -> tuple[Row, ...]:
+def _rows(
+    graph: Graph, node: Node, op: ops.LinearOp, deadline: Deadline, at_once: int
+) -> tuple[Row, ...]:
     """The rows of a linear operation, read off by pulling unit rows back."""
     size = math.prod(node.shape)
     shapes = [graph[name].shape for name in node.inputs]
@@ -150,9 +158,9 @@ def _rows(graph: Graph, node: Node, op: ops.LinearOp, deadline: Deadline) -> tup
     offsets = [0.0] * size if offset is None else offset.expand(node.shape).flatten().tolist()
     convert = _reciprocal if isinstance(op, AVERAGES) else Fraction
     rows: list[Row] = []
-    for start in range(0, size, UNITS_AT_ONCE):
+    for start in range(0, size, at_once):
         deadline.check()
-        units = torch.arange(start, min(start + UNITS_AT_ONCE, size))
+        units = torch.arange(start, min(start + at_once, size))
         unit_rows = torch.zeros(len(units), size, dtype=torch.float64)
         unit_rows[torch.arange(len(units)), units] = 1.0
         subdomains = op.pullback(unit_rows.reshape(-1, *node.shape), *shapes)

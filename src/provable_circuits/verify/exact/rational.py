@@ -36,14 +36,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.deadline import Deadline
 
 Rational = Fraction | int
 Integers = NDArray[Any]
 """Arrays of Python integers, dtype object: numpy's own would overflow."""
-
-ADDED = 4
-"""Violated rows that enter the dictionary together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +59,7 @@ def maximise(
     enough: Fraction | None = None,
     first: Iterable[int] = (),
     deadline: Deadline | None = None,
+    added: int = DEFAULT.exact.added_rows,
 ) -> Optimum | None:
     """The maximum of an affine function over the unit box cut by rows; None if nothing is left.
 
@@ -70,6 +69,7 @@ def maximise(
         enough: stop as soon as the maximum is known to be at most this; ``point`` is None then.
         first: rows that are likely to matter; the answer is the same whatever is said here.
         deadline: when to give up.
+        added: violated rows that join together.
     """
     waiting = {i: whole(row)[0] for i, row in enumerate(rows)}
     goal, scale = whole(objective)
@@ -87,7 +87,7 @@ def maximise(
         violated = table.violated(waiting)
         if not violated:
             return Optimum(value / scale, table.point())
-        for i in violated[:ADDED]:
+        for i in violated[:added]:
             table.add(i, waiting.pop(i))
 
 

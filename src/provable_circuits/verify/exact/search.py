@@ -37,19 +37,12 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse import csr_array, hstack, identity
 
+from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.exact.domains import nearest_float
 from provable_circuits.verify.exact.forms import NOTHING, ZERO, Atoms, Ends, Form, combination
 from provable_circuits.verify.exact.rational import Optimum, maximise, weighed
-
-MARGIN = 1e-6
-"""How far from zero the solver's optimum must lie to be called clear; its tolerances are 1e-7."""
-
-STEPS = (2.0**-50, 2.0**-40, 2.0**-30, 2.0**-20, 2.0**-10)
-"""Shares of the way from a maximum towards the inside of its cell at which points are tried."""
-
-INSIDE = 8
-"""Variables up to which the inside of a cell is looked for."""
+from provable_circuits.verify.tuning.exact import ExactTuning
 
 ONE = Fraction(1)
 Values = dict[int, Fraction]
@@ -101,6 +94,7 @@ class CellSearch(Generic[Found]):
         budget: how many cells may be opened.
         deadline: when to give up.
         touching: whether a form breaks the claim where it is zero, not only where it exceeds that.
+        tuning: when a cell is bounded, and which points are tried.
     """
 
     def __init__(
@@ -111,6 +105,7 @@ class CellSearch(Generic[Found]):
         budget: Budget,
         deadline: Deadline,
         touching: bool = False,
+        tuning: ExactTuning = DEFAULT.exact,
     ) -> None:
         self.atoms = atoms
         self.forms = forms
@@ -118,6 +113,7 @@ class CellSearch(Generic[Found]):
         self.budget = budget
         self.deadline = deadline
         self.touching = touching
+        self.tuning = tuning
         self.enclosed: dict[int, Ends] = {}
         """Bounds of ReLUs' inner forms all over the domain, where better than intervals give
         them."""
@@ -221,22 +217,23 @@ class CellSearch(Generic[Found]):
         _, most = cell.goal.over(cell.ends)
         if not cell.open:
             return most
-        program = Program(cell, self.deadline)
+        program = Program(cell, self.deadline, self.tuning.added_rows)
         hint = program.solve()
         return most if hint is None else min(most, -_coarse(-program.bound(hint)))
 
     def _examine(self, cell: Cell) -> tuple[Found | None, int | None]:
         """Bound one cell: what breaks the claim, or the ReLU to split at, or neither."""
-        program = Program(cell, self.deadline)
+        program = Program(cell, self.deadline, self.tuning.added_rows)
         hint = program.solve()
-        if hint is not None and hint.value > MARGIN:
+        margin = self.tuning.solver_margin
+        if hint is not None and hint.value > margin:
             point = program.values(_fractions(hint.point))
             found = self._try(point, cell.goal.terms)
             if found is not None:
                 return found, None
             if cell.open:
                 return None, self._worst(cell, point)
-        if hint is not None and hint.value < MARGIN and self._refuted(program, hint):
+        if hint is not None and hint.value < margin and self._refuted(program, hint):
             return None, None
         best = program.maximum(hint, None if self.touching else ZERO)
         if best is None or best.point is None or self._harmless(best.value):
@@ -281,20 +278,22 @@ class CellSearch(Generic[Found]):
     def _inside(self, cell: Cell, program: Program, vertex: Sequence[Fraction]) -> Found | None:
         """Try points on the way from a maximum to the middle of other vertices of its cell."""
         count = len(program.columns)
-        if count > INSIDE:
+        if count > self.tuning.inside_variables:
             return None
         others: list[Sequence[Fraction]] = []
         for j in range(count):
             for sign in (1, -1):
                 goal = [ZERO] * (count + 1)
                 goal[j + 1] = Fraction(sign)
-                best = maximise(goal, program.rows, deadline=self.deadline)
+                best = maximise(
+                    goal, program.rows, deadline=self.deadline, added=self.tuning.added_rows
+                )
                 if best is not None and best.point is not None:
                     others.append(best.point)
         if not others:
             return None
         middle = [sum(entries, ZERO) / len(others) for entries in zip(*others, strict=True)]
-        for step in STEPS:
+        for step in self.tuning.inward_steps:
             self.deadline.check()
             share = Fraction(step)
             point = [v + (m - v) * share for v, m in zip(vertex, middle, strict=True)]
@@ -316,7 +315,8 @@ class Hint:
 class Program:
     """The relaxation of a cell as a linear program over the unit box."""
 
-    def __init__(self, cell: Cell, deadline: Deadline) -> None:
+    def __init__(self, cell: Cell, deadline: Deadline, added: int) -> None:
+        self.added = added
         self.cell = cell
         self.deadline = deadline
         limits = list(cell.rows)
@@ -399,7 +399,14 @@ class Program:
     def maximum(self, hint: Hint | None, enough: Fraction | None) -> Optimum | None:
         """The exact maximum, or a bound at or below what is enough; None if the cell is empty."""
         first = [] if hint is None else hint.multipliers.nonzero()[0].tolist()
-        return maximise(self.goal, self.rows, enough=enough, first=first, deadline=self.deadline)
+        return maximise(
+            self.goal,
+            self.rows,
+            enough=enough,
+            first=first,
+            deadline=self.deadline,
+            added=self.added,
+        )
 
 
 def tighten(form: Form, ends: dict[int, Ends]) -> None:

@@ -25,7 +25,7 @@ definitions, by running the network and the circuit in rational numbers at that 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -39,6 +39,7 @@ from provable_circuits.claims.patching import FixedPatching, Reachable
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
 from provable_circuits.network.ops import LeakyReLU, ReLU
+from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.encoder import Encoder, InputRange
 from provable_circuits.verify.exact.domains import (
@@ -54,21 +55,10 @@ from provable_circuits.verify.exact.network import RationalNetwork, size_of
 from provable_circuits.verify.exact.search import Budget, CellSearch, TooManyCells, Values
 from provable_circuits.verify.outcome import Reason
 from provable_circuits.verify.stage import Stage
+from provable_circuits.verify.tuning.exact import ExactTuning
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
 
 STAGE = Stage.EXACT
-
-MOST_WEIGHTS = 50_000
-"""Weights of a network written out as rational numbers: a run at a point takes 0.1 s or so."""
-
-MOST_VARIABLES = 64
-"""Numbers that range: more make exact linear programs slow (a tenth of a second and up)."""
-
-MOST_UNITS = 128
-"""ReLUs of a network over anything but points: to write the forms of so many takes a second."""
-
-MOST_CELLS = 4096
-"""Cells that the search for one circuit may open; one takes 5 to 30 ms."""
 
 ONE = Fraction(1)
 Constraints = list[tuple[int, Form]]
@@ -76,17 +66,22 @@ Constraints = list[tuple[int, Form]]
 
 
 def decide_exactly(
-    components: Components, claim: Claim, circuit: Circuit, deadline: Deadline
+    components: Components,
+    claim: Claim,
+    circuit: Circuit,
+    deadline: Deadline,
+    tuning: ExactTuning = DEFAULT.exact,
 ) -> Verdict | None:
     """Decide one circuit; see ``Exact``, which keeps what serves several."""
-    return Exact(Encoder(components, claim)).decide(circuit, deadline)
+    return Exact(Encoder(components, claim), tuning).decide(circuit, deadline)
 
 
 class Exact:
     """Decides circuits of one network under one claim, if they are small enough."""
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: Encoder, tuning: ExactTuning = DEFAULT.exact) -> None:
         self.encoder = encoder
+        self.tuning = tuning
         self._network: RationalNetwork | None = None
         self._starts: dict[int, _Start] = {}
 
@@ -94,10 +89,10 @@ class Exact:
     def _extents(self) -> list[tuple[Extent, Extent | None]] | None:
         """For each input where z and z' range; None if the claim is not for this stage."""
         encoder = self.encoder
-        if _moving(encoder.z_range) > MOST_VARIABLES:
+        if _moving(encoder.z_range) > self.tuning.most_variables:
             return None
         size = size_of(encoder.network)
-        if size is None or size > MOST_WEIGHTS:
+        if size is None or size > self.tuning.most_weights:
             return None
         if not bool(encoder.specification.offsets.isfinite().all()):
             return None
@@ -122,7 +117,7 @@ class Exact:
         """
         if self._extents is None:
             return None
-        budget, close = Budget(MOST_CELLS), False
+        budget, close = Budget(self.tuning.most_cells), False
         try:
             for j in range(self.encoder.count):
                 question = self._question(j, circuit, deadline)
@@ -132,7 +127,14 @@ class Exact:
                 if constraints is None:
                     return None
                 forms = [form for _, form in constraints]
-                search = CellSearch(question.atoms, forms, question.confirm, budget, deadline)
+                search = CellSearch(
+                    question.atoms,
+                    forms,
+                    question.confirm,
+                    budget,
+                    deadline,
+                    tuning=self.tuning,
+                )
                 witness = search.run()
                 if witness is not None:
                     return Refuted(witness, STAGE)
@@ -151,13 +153,14 @@ class Exact:
             return None
         moving = [z, *([source] if source is not None else []), *hull.values()]
         free = sum(extent.free for extent in moving)
-        if free > MOST_VARIABLES or (free and _bends(encoder) > MOST_UNITS):
+        if free > self.tuning.most_variables or (free and _bends(encoder) > self.tuning.most_units):
             return None
         if self._network is None:
-            self._network = RationalNetwork(encoder.network, deadline)
+            self._network = RationalNetwork(encoder.network, deadline, self.tuning.rows_at_once)
         if j not in self._starts:
             self._starts[j] = _Start.at(self._network, z, source, deadline)
-        return _Question(encoder, self._network, self._starts[j], hull, j, circuit, deadline)
+        start, retreats = self._starts[j], self.tuning.retreats
+        return _Question(encoder, self._network, start, hull, j, circuit, deadline, retreats)
 
 
 def _moving(box: InputRange) -> int:
@@ -231,6 +234,7 @@ class _Question:
         index: int,
         circuit: Circuit,
         deadline: Deadline,
+        retreats: Sequence[int],
     ) -> None:
         self.encoder = encoder
         self.network = network
@@ -238,6 +242,7 @@ class _Question:
         self.hull = hull
         self.index = index
         self.deadline = deadline
+        self.retreats = retreats
         self.removed = _removed(encoder, circuit)
         self.output = network.graph.outputs[0]
         self.atoms = start.atoms.copy()
@@ -311,7 +316,7 @@ class _Question:
             ways = [
                 sum((c * push.get(i, ZERO) for i, c in form.terms.items()), ZERO) for form in forms
             ]
-            return list(extent.floats([form.at(point) for form in forms], ways))
+            return list(extent.floats([form.at(point) for form in forms], ways, self.retreats))
 
         start = self.start
         z = near(start.z, start.z_forms)

@@ -14,10 +14,6 @@ from provable_circuits.verify.neuron_hull.lines import Settled
 from provable_circuits.verify.neuron_hull.matrix import HullMatrix
 from provable_circuits.verify.neuron_hull.presolved import Presolved
 
-RATE = 0.35
-SIGN_RATE = 0.7
-MOMENTUM = 0.6
-
 
 class HullLayer:
     """What the unstable units of one layer read, whatever subdomain they are in."""
@@ -29,7 +25,9 @@ class HullLayer:
         self.count = sparse.count
         self.values = sparse.values[moving].to(dtype)
         self.sizes, self.turns = self.values.abs(), self.values.sign()
-        self.matrix = HullMatrix(torch.cat([problem.first.cube.to(dtype), settled.lines.to(dtype)]))
+        self.tuning = problem.tuning
+        both = torch.cat([problem.first.cube.to(dtype), settled.lines.to(dtype)])
+        self.matrix = HullMatrix(both, problem.tuning.sparse_share)
         self.held = settled.held.to(dtype)
         self.total = sparse.total.to(dtype)
         self.constant = problem.first.constant.to(dtype)
@@ -97,15 +95,18 @@ class HullUnits:
 
     def _move(self, rate: float) -> None:
         """One step up."""
+        tuning = self.layer.tuning
         layer, lean = self.layer, -0.5 * self.lean[:, self.layer.moving].sign()
         up = torch.addcmul(lean.unsqueeze(2), self.met, layer.turns, value=-0.5, out=self.met)
-        self.speed.lerp_(up, 1 - MOMENTUM)
-        self.shares.add_(self.speed, alpha=RATE * rate).clamp_(0.0, 1.0)
+        self.speed.lerp_(up, 1 - tuning.momentum)
+        self.shares.add_(self.speed, alpha=tuning.share_rate * rate).clamp_(0.0, 1.0)
         gain = self.rows.clamp_min(0.0).mul_(self.read).mul_(self.free)
-        self.alpha = (self.alpha + RATE * rate * self.slope_mover.step(gain)).clamp_(0.0, 1.0)
+        self.alpha = (self.alpha + tuning.share_rate * rate * self.slope_mover.step(gain)).clamp_(
+            0.0, 1.0
+        )
         if self.split:
             size = self.rows.abs() + self.rows.abs().mean(1, keepdim=True)
-            step = SIGN_RATE * rate * size * self.first_mover.step(-self.sign * self.read)
+            step = tuning.sign_rate * rate * size * self.first_mover.step(-self.sign * self.read)
             self.first = (self.first + step).clamp_min_(0.0) * self.sign.abs()
 
     def chosen(self, second: Tensor) -> Multipliers:

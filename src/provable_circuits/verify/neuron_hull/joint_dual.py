@@ -35,14 +35,6 @@ from provable_circuits.verify.neuron_hull.hull_bound import Multipliers, Signs, 
 from provable_circuits.verify.neuron_hull.layerwise_dual import LayerwiseDual
 from provable_circuits.verify.neuron_hull.presolved import Presolved, Rows
 
-DUAL_RATE = 0.07
-SPLIT_RATE = 0.5
-"""The same of units with a fixed sign: their multipliers are not bounded, and have far to go."""
-LAST_RATE = 0.13
-
-ENOUGH, LOOK_EVERY = 1e-6, 4
-"""Where all bounds are above this, they need no more steps; it is looked at after so many."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seen:
@@ -73,8 +65,8 @@ class _Second:
         self.weights = weights
         self.concave = (signs == 0) & (weights < 0)
         sizes = weights.abs().clamp_min(1e-3)
-        fixed = SPLIT_RATE * (sizes + sizes.mean(1, keepdim=True))
-        self.size = torch.where(signs == 0, DUAL_RATE * sizes, fixed)
+        fixed = problem.tuning.split_rate * (sizes + sizes.mean(1, keepdim=True))
+        self.size = torch.where(signs == 0, problem.tuning.beta_rate * sizes, fixed)
         self.beta = allowed(start, signs, weights)
         self.mover = Adam(self.beta)
 
@@ -121,6 +113,7 @@ class JointDual:
             steps: steps of ascent.
         """
         problem, dtype = self.chain.problem, self.dtype
+        tuning = problem.tuning
         cube, first, constant = goal.cube.to(dtype), goal.first.to(dtype), goal.constant.to(dtype)
         second = _Second(problem, signs[0].second, goal.second, start[0].second)
         top, *layers = (
@@ -140,8 +133,10 @@ class JointDual:
                 value = value - own.sum(1) + added
                 pull = pull.index_fill(1, layer.columns, 0.0) + moved
             value = value - pull.abs().sum(1)
-            last = step == steps or (step % LOOK_EVERY == 0 and bool((value > ENOUGH).all()))
-            rate = 0.0 if last else LAST_RATE ** (step / steps)
+            last = step == steps or (
+                step % tuning.look_every == 0 and bool((value > tuning.enough).all())
+            )
+            rate = 0.0 if last else tuning.last_rate ** (step / steps)
 
             point = torch.cat([-pull.sign(), pull.new_zeros(len(pull), 1)], dim=1)
             for layer, units, alpha, doubled in reversed(below):

@@ -10,16 +10,18 @@ import warnings
 
 from torch import Tensor
 
-SPARSE = 0.2
-"""A matrix with no larger a share of nonzero entries is treated as sparse."""
-
 
 class HullMatrix:
-    """A matrix [r, n] for products from both sides."""
+    """A matrix [r, n] for products from both sides.
 
-    def __init__(self, matrix: Tensor) -> None:
+    Args:
+        matrix: the matrix.
+        sparse_share: with no larger a share of nonzero entries it is treated as sparse.
+    """
+
+    def __init__(self, matrix: Tensor, sparse_share: float) -> None:
         self.dense = matrix
-        few = int((matrix != 0).sum()) <= SPARSE * matrix.numel()
+        few = int((matrix != 0).sum()) <= sparse_share * matrix.numel()
         self.compressed = _compressed(matrix) if few else None
         """The matrix and its transpose in compressed rows, if that pays."""
 

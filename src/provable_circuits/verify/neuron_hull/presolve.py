@@ -27,12 +27,6 @@ from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.bounding.relaxation import Lines
 from provable_circuits.verify.neuron_hull.presolved import Below, Presolved, Rows
 
-CHUNK_ELEMENTS = 2**20
-"""Numbers in the largest tensor of rows that one pass holds."""
-
-NARROW = 1e-9
-"""An input or a gap that is this small beside the widest is an error, not a coordinate."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _UpwardPass:
@@ -65,6 +59,7 @@ class Presolver:
 
     def __init__(self, bounds: Bounds, start: str, rows: Tensor, offsets: Tensor) -> None:
         self.bounds = bounds
+        self.tuning = bounds.structure.configuration.neuron_hull
         self.graph = bounds.structure.graph
         self.nodes = {node.name: node for node in bounds.structure.activations}
         self.open: dict[str, Tensor] = {}
@@ -121,7 +116,7 @@ class Presolver:
                 self.gaps[name] = torch.where(loose, gap, 0.0)
             slope = torch.where(own, 0.0, slope).reshape(1, *node.shape)
             lines[name] = Lines(slope, slope, None, slope.new_zeros(()), settled=True)
-        nowhere = _Nowhere(self.bounds.region.ranges)
+        nowhere = _Nowhere(self.bounds.region.ranges, self.bounds.region.few_boxes)
         return replace(self.bounds.view(torch.float64), lines=lines, region=nowhere)
 
     def _wide(self) -> dict[str, Tensor]:
@@ -130,7 +125,10 @@ class Presolver:
         for name in self.bounds.region.ranges:
             radii[name] = midpoint(*self.bounds.region.ends(name))[1].flatten()
         widest = max((float(radius.max()) for radius in radii.values()), default=0.0)
-        wide = {n: (radius > NARROW * widest).nonzero().flatten() for n, radius in radii.items()}
+        wide = {
+            n: (radius > self.tuning.narrow * widest).nonzero().flatten()
+            for n, radius in radii.items()
+        }
         return {name: columns for name, columns in wide.items() if len(columns)}
 
     def _condensed(self, start: str, rows: Tensor, offsets: Tensor) -> Presolved:
@@ -148,7 +146,7 @@ class Presolver:
         walks = [goal, *seconds, *firsts]
         widest = max((float(gap.max()) for gap in self.gaps.values()), default=0.0)
         self.named = {
-            name: self._reached(self.nodes[name], walks) & (gap > NARROW * widest)
+            name: self._reached(self.nodes[name], walks) & (gap > self.tuning.narrow * widest)
             for name, gap in self.gaps.items()
         }
         first = Rows.joined([self._rows(walk) for walk in firsts or [goal]])
@@ -167,6 +165,7 @@ class Presolver:
             lower=torch.cat([nothing, *(lower for lower, _ in ends)]),
             upper=torch.cat([nothing, *(upper for _, upper in ends)]),
             inputs=self._inputs,
+            tuning=self.tuning,
         )
 
     def below(self) -> list[Below]:
@@ -195,6 +194,7 @@ class Presolver:
                     gaps=torch.cat([self.gaps[n.name][o] for n, o in zip(nodes, own, strict=True)]),
                     top=torch.cat([upper for _, upper in ends]),
                     inputs=self._inputs,
+                    tuning=self.tuning,
                 )
             )
         return layers
@@ -252,7 +252,7 @@ class Presolver:
         inputs: dict[str, list[Tensor]] = {}
         constant: list[Tensor] = []
         error: list[Tensor] = []
-        size = max(1, CHUNK_ELEMENTS // max(self.bounds.structure.largest, 1))
+        size = max(1, self.tuning.chunk_elements // max(self.bounds.structure.largest, 1))
         for part in rows.split(size, dim=1):
             self.bounds.deadline.check()
             found = backward(self.view, start, part, keep_rows=True)

@@ -20,12 +20,8 @@ import torch
 from torch import Tensor
 
 from provable_circuits.rounding import TINY, gamma, met
-
-LARGEST = 0.98
-"""The entries of a row that are kept apart make up so much of it."""
-
-FEW_ENTRIES = 64
-"""So many entries of a row are kept apart in any case, and all where that is not twice as many."""
+from provable_circuits.verify.configuration import DEFAULT
+from provable_circuits.verify.tuning.neuron_hull import NeuronHullTuning
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,6 +86,7 @@ class Presolved:
         lower, upper: ends of y, [second units].
         inputs: how many coordinates of the cube, the first ones, are inputs; the others belong to
             units further down.
+        tuning: how its bounds are chosen.
     """
 
     first: Rows
@@ -99,6 +96,7 @@ class Presolved:
     lower: Tensor
     upper: Tensor
     inputs: int
+    tuning: NeuronHullTuning = DEFAULT.neuron_hull
 
     @cached_property
     def reach(self) -> Tensor:
@@ -108,7 +106,7 @@ class Presolved:
     @cached_property
     def sparse(self) -> Sparse:
         """The first layer's rows by their nonzero entries."""
-        return Sparse(self.first.cube)
+        return Sparse(self.first.cube, self.tuning)
 
     def with_goal(self, goal: Rows) -> Presolved:
         """The first layer alone, and these rows over it."""
@@ -149,6 +147,7 @@ class Below:
         gaps: [units].
         top: no output is larger, [units].
         inputs: how many coordinates are inputs.
+        tuning: how its bounds are chosen.
     """
 
     rows: Rows
@@ -157,6 +156,7 @@ class Below:
     gaps: Tensor
     top: Tensor
     inputs: int
+    tuning: NeuronHullTuning
 
     @cached_property
     def problem(self) -> Presolved:
@@ -171,6 +171,7 @@ class Below:
             lower=self.top[:0],
             upper=self.top[:0],
             inputs=self.inputs,
+            tuning=self.tuning,
         )
 
     def goal(self, base: Tensor, cube: Tensor) -> Rows:
@@ -205,10 +206,10 @@ class Sparse:
         total: the sum of all absolute values by row, [m].
     """
 
-    def __init__(self, matrix: Tensor) -> None:
+    def __init__(self, matrix: Tensor, tuning: NeuronHullTuning) -> None:
         full = int((matrix != 0).sum(1).max()) if matrix.numel() else 0
         ordered = matrix.abs().topk(full, dim=1)
-        width = _width(ordered.values)
+        width = _width(ordered.values, tuning)
         order = ordered.indices[:, :width]
         self.values = matrix.gather(1, order)
         self.sizes = self.values.abs()
@@ -225,11 +226,11 @@ class Sparse:
         return total[:, :-1]
 
 
-def _width(sizes: Tensor) -> int:
+def _width(sizes: Tensor, tuning: NeuronHullTuning) -> int:
     """How many of the entries of rows are kept apart, their sizes in descending order."""
     full = sizes.shape[1]
-    if full < 2 * FEW_ENTRIES:
+    if full < 2 * tuning.few_entries:
         return full
     before = sizes.cumsum(1) - sizes
-    most = int((before < LARGEST * sizes.sum(1, keepdim=True)).sum(1).max())
-    return full if full < 2 * most else max(most, FEW_ENTRIES)
+    most = int((before < tuning.largest_share * sizes.sum(1, keepdim=True)).sum(1).max())
+    return full if full < 2 * most else max(most, tuning.few_entries)

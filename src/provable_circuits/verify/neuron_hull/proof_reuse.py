@@ -6,14 +6,12 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.encoding.encoder import Query
 from provable_circuits.verify.neuron_hull.saved_tree import SavedTree
 
 POSITIONS = 2**40
 """More than any tensor has."""
-
-MOST_NUMBERS = 2**28
-"""Numbers that saved trees hold together, of two bytes each, at most."""
 
 Row = tuple[int, tuple[float, ...]]
 """Which of the claim's inputs, and the row over the outputs."""
@@ -25,9 +23,11 @@ class SavedTrees:
 
     Attributes:
         rows: the saved trees.
+        most: numbers that they hold together, of two bytes each, at most.
         tensors: the numbers of tensors that were met.
     """
 
+    most: int = DEFAULT.reuse.saved_numbers
     rows: dict[Row, SavedTree] = field(default_factory=dict)
     tensors: dict[str, int] = field(default_factory=dict)
 
@@ -36,7 +36,7 @@ class SavedTrees:
         for row, saved_tree in found.items():
             self.rows.pop(row, None)
             self.rows[row] = saved_tree
-        _forget(self.rows)
+        _forget(self.rows, self.most)
 
 
 class ProofReuse:
@@ -72,15 +72,15 @@ class ProofReuse:
         """A row of this question was proved; its saved tree, if it is not too large."""
         if saved_tree is not None:
             self.found[row] = saved_tree
-            _forget(self.found)
+            _forget(self.found, self.saved_trees.most)
 
     def keep(self) -> None:
         """The question was proved: later ones start from here."""
         self.saved_trees.keep(self.found)
 
 
-def _forget(rows: dict[Row, SavedTree]) -> None:
+def _forget(rows: dict[Row, SavedTree], most: int) -> None:
     """Forget the oldest saved trees where all take too much room."""
     held = sum(saved_tree.numbers for saved_tree in rows.values())
-    while held > MOST_NUMBERS:
+    while held > most:
         held -= rows.pop(next(iter(rows))).numbers

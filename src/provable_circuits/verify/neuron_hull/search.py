@@ -26,20 +26,12 @@ from provable_circuits.verify.neuron_hull.presolve import Presolver
 from provable_circuits.verify.neuron_hull.proof_reuse import ProofReuse, Row
 from provable_circuits.verify.neuron_hull.saved_tree import Cover
 from provable_circuits.verify.neuron_hull.subdomains import (
-    MOST_ENTRIES,
     HullSubdomains,
     SubdomainBounds,
     moving_units,
 )
 from provable_circuits.verify.neuron_hull.tightening import tighten_second_layer
 from provable_circuits.verify.neuron_hull.tree import Ground, HullTree, WitnessFound
-
-FIRST_SUBDOMAINS, MOST_SUBDOMAINS = 64, 2**14
-"""Subdomains of a row after which it is given up: at first, and in the end."""
-
-FIRST_WORK = 2**29
-"""Units of all subdomains times coordinates of the cube: up to so many, rows are not given up at
-first either, since closer bounds of common tensors would cost more."""
 
 
 def has_hulls(structure: Structure, region: Region) -> bool:
@@ -53,7 +45,7 @@ def has_hulls(structure: Structure, region: Region) -> bool:
 class HullSearch(RootSearch):
     """Decides rows by hulls; those that take more than ``most`` subdomains are given up.
 
-    They are not before they have cost ``FIRST_WORK``.
+    They are not before they have cost ``first_work``.
 
     ``proof_reuse`` has the saved trees of earlier proofs, and takes those of new ones.
     """
@@ -64,11 +56,12 @@ class HullSearch(RootSearch):
         attempt: Try,
         deadline: Deadline,
         proof_reuse: ProofReuse,
-        most: int = MOST_SUBDOMAINS,
+        most: int | None = None,
     ) -> None:
         super().__init__(roots, attempt, deadline)
         self.proof_reuse = proof_reuse
-        self.most = most
+        self.tuning = tuning = self.structure.configuration.neuron_hull
+        self.most = tuning.most_subdomains if most is None else most
         self.reached = math.inf
         """The least rigorous bound by which a subdomain was closed."""
         self.too_large: set[int] = set()
@@ -110,7 +103,9 @@ class HullSearch(RootSearch):
             self.deadline,
         )
         size = sum(bounds.chain.sizes) * bounds.problem.sparse.count
-        most = min(max(self.most, FIRST_WORK // max(size, 1)), MOST_SUBDOMAINS)
+        most = min(
+            max(self.most, self.tuning.first_work // max(size, 1)), self.tuning.most_subdomains
+        )
         left = []
         for place, lined in enumerate(found.lined):
             part = found.left[torch.tensor([place], device=rows.device)]
@@ -136,7 +131,7 @@ class HullSearch(RootSearch):
         """
         tree = self._again(ground, row, part, most)
         if tree is None:
-            tree = HullTree(ground, part, moving_units(lined))
+            tree = HullTree(ground, part, moving_units(lined, self.tuning.moving_share))
             if not tree.proved(tree.root, most):
                 return False
         self.reached = min(self.reached, tree.reached)
@@ -160,10 +155,10 @@ class HullSearch(RootSearch):
     def _chain(self, presolver: Presolver) -> LayerwiseDual | None:
         """What was presolved, unless it is too large."""
         problem = presolver.problem
-        if problem.sparse.values.numel() > MOST_ENTRIES:
+        if problem.sparse.values.numel() > self.tuning.most_entries:
             return None
         chain = LayerwiseDual(problem, presolver.below(), self.structure.guide, self.deadline)
-        return chain if chain.entries <= MOST_ENTRIES else None
+        return chain if chain.entries <= self.tuning.most_entries else None
 
     def _try(self, presolver: Presolver, cube: Tensor, rows: Tensor) -> bool:
         """Whether a corner that a bound points to is a witness."""

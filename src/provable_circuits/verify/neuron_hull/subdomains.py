@@ -17,29 +17,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from provable_circuits.verify.bounding.scores import LEAST, hinges
+from provable_circuits.verify.bounding.scores import hinges
 from provable_circuits.verify.neuron_hull.hull_bound import Multipliers
 from provable_circuits.verify.neuron_hull.joint_dual import JointDual, Seen
 from provable_circuits.verify.neuron_hull.layerwise_dual import LayerwiseDual
 
-ROOT_STEPS, PART_STEPS = 40, 12
-
-FEW = 8
-"""So few subdomains are split into quarters: a batch of these costs hardly more than one of
-halves."""
-
-MOST_ENTRIES = 2**22
-"""Entries of all lines that are chosen at once, at most."""
-
-MOVING = 0.99
-"""The units whose shares each subdomain has of its own make up so much of what is lost under
-lines."""
-
 UNIT_NUMBERS = 16
 """Numbers of two bytes that a subdomain has for every unit, besides shares, at most."""
-
-CLOSE = 0.05
-"""A subdomain is worth a certificate if it lacks no more than this share of what lacked before."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,20 +109,20 @@ class Bounded:
         )
 
 
-def split(subdomains: HullSubdomains) -> HullSubdomains:
+def split(subdomains: HullSubdomains, few: int) -> HullSubdomains:
     """The halves of every subdomain; or its quarters, if they are few and can be split again."""
     halves = subdomains.split()
-    again = len(subdomains) <= FEW and bool((halves.scores > 0).any(1).all())
+    again = len(subdomains) <= few and bool((halves.scores > 0).any(1).all())
     return halves.split() if again else halves
 
 
-def moving_units(lost: Tensor) -> Tensor:
-    """The units whose shares each subdomain has of its own, by what is lost under their lines."""
+def moving_units(lost: Tensor, share: float) -> Tensor:
+    """The units whose shares each subdomain has of its own: such a share of what lines lose."""
     lost = lost.clamp_min(0.0)
     order = lost.argsort(descending=True)
     before = lost[order].cumsum(0) - lost[order]
     found = torch.zeros_like(lost, dtype=torch.bool)
-    found[order] = before < MOVING * lost.sum()
+    found[order] = before < share * lost.sum()
     return found
 
 
@@ -182,7 +166,8 @@ class SubdomainBounds:
         self.chain = chain
         self.problem = chain.problem
         self.joint = JointDual(chain)
-        self.width = max(1, MOST_ENTRIES // max(chain.entries, 1))
+        self.tuning = chain.problem.tuning
+        self.width = max(1, self.tuning.most_entries // max(chain.entries, 1))
 
     def roots(self) -> Bounded:
         """Every row whole."""
@@ -198,7 +183,7 @@ class SubdomainBounds:
             subdomains = HullSubdomains(
                 some, signs[some], chosen, none, torch.zeros_like(signs[some])
             )
-            found.append(self._batch(subdomains, ROOT_STEPS))
+            found.append(self._batch(subdomains, self.tuning.root_steps))
         return Bounded.joined(found)
 
     def narrowed(
@@ -226,7 +211,8 @@ class SubdomainBounds:
     def children(self, subdomains: HullSubdomains) -> Bounded:
         """Subdomains that were just split."""
         places = torch.arange(len(subdomains), device=subdomains.row.device).split(self.width)
-        return Bounded.joined([self._batch(subdomains[some], PART_STEPS) for some in places])
+        steps = self.tuning.part_steps
+        return Bounded.joined([self._batch(subdomains[some], steps) for some in places])
 
     def _batch(self, subdomains: HullSubdomains, steps: int) -> Bounded:
         """Subdomains bounded anew."""
@@ -239,9 +225,15 @@ class SubdomainBounds:
             signs=subdomains.signs,
             chosen=tuple(replace(own, shares=own.shares.half()) for own in chosen),
             value=torch.maximum(value, subdomains.value),
-            scores=torch.where(subdomains.signs == 0, scores.clamp_min(LEAST), 0.0),
+            scores=torch.where(
+                subdomains.signs == 0, scores.clamp_min(self.tuning.least_score), 0.0
+            ),
         )
-        likely = (value >= CLOSE * subdomains.value.clamp_max(0.0)).nonzero().flatten()
+        likely = (
+            (value >= self.tuning.worth_certifying * subdomains.value.clamp_max(0.0))
+            .nonzero()
+            .flatten()
+        )
         signs = [own[likely] for own in known]
         multipliers = [own[likely] for own in chosen]
         proved = self.chain.certify(goal[likely], signs, multipliers).value

@@ -20,16 +20,6 @@ from provable_circuits.verify.neuron_hull.joint_dual import JointDual
 from provable_circuits.verify.neuron_hull.layerwise_dual import LayerwiseDual
 from provable_circuits.verify.neuron_hull.presolve import Presolver
 from provable_circuits.verify.neuron_hull.presolved import Rows
-from provable_circuits.verify.neuron_hull.subdomains import MOST_ENTRIES
-
-SHARE = 0.95
-"""The second units whose bounds are tightened make up such a share of what all of them cost."""
-
-SECOND_STEPS, COMMON_STEPS = 12, 20
-"""Steps of ascent for ends in one question, and for those that all questions have in common."""
-
-SECOND_WORK, COMMON_WORK = 2**23, 2**25
-"""Entries of lines that are chosen for these, at most: half a second, and a few."""
 
 
 def tighten_second_layer(chain: LayerwiseDual) -> LayerwiseDual:
@@ -37,19 +27,19 @@ def tighten_second_layer(chain: LayerwiseDual) -> LayerwiseDual:
 
     They are bounded through all layers or, where that would take too long, through the first.
     """
-    problem = chain.problem
+    problem, tuning = chain.problem, chain.problem.tuning
     if not len(problem.second):
         return chain
     lower, upper = problem.lower, problem.upper
     cost = problem.goal.second.abs().sum(0) * hinges(lower, upper)
-    units = costliest({"": cost.unsqueeze(0)}, SHARE)[""][0].nonzero().flatten()
+    units = costliest({"": cost.unsqueeze(0)}, tuning.tightened_share)[""][0].nonzero().flatten()
     if not len(units):
         return chain
     second = problem.second[units]
     alone = chain.of(problem.with_goal(Rows.joined([second, -second])))
-    if _work(alone) > SECOND_WORK:
+    if _work(alone) > tuning.second_work:
         alone = LayerwiseDual(alone.problem, [], chain.dtype, chain.deadline)
-    least, most = _least(alone, SECOND_STEPS).split(len(second))
+    least, most = _least(alone, tuning.second_steps).split(len(second))
     return chain.of(
         problem.with_ends(lower.index_copy(0, units, least), upper.index_copy(0, units, -most))
     )
@@ -65,6 +55,7 @@ def tightened_bounds(bounds: Bounds, wanted: Collection[str]) -> Iterator[tuple[
         wanted: the tensors.
     """
     structure, deadline = bounds.structure, bounds.deadline
+    tuning = structure.configuration.neuron_hull
     ends = {node.inputs[0]: bounds.ends[node.inputs[0]] for node in structure.activations}
     for name in ends:
         if name not in wanted or name in structure.single_layer:
@@ -74,9 +65,11 @@ def tightened_bounds(bounds: Bounds, wanted: Collection[str]) -> Iterator[tuple[
         if not len(units):
             continue
         below = structure.graph.below(name)
-        region = Region({given: bounds.region.ranges[given] for given in below.inputs})
+        ranges = {given: bounds.region.ranges[given] for given in below.inputs}
+        region = Region(ranges, bounds.region.few_boxes)
         known = {source: pair for source, pair in ends.items() if source in below}
-        alone = Bounds(Structure(below, structure.device), region, 1, known, deadline=deadline)
+        own = Structure(below, structure.device, structure.configuration)
+        alone = Bounds(own, region, 1, known, deadline=deadline)
         alone.compute(refine=False)
         shape = structure.graph[name].shape
         rows = lower.new_zeros(len(units), len(lower)).scatter_(1, units.unsqueeze(1), 1.0)
@@ -86,9 +79,9 @@ def tightened_bounds(bounds: Bounds, wanted: Collection[str]) -> Iterator[tuple[
             continue
         problem = presolver.problem.both_ways()
         chain = LayerwiseDual(problem, presolver.below(), structure.guide, deadline)
-        if chain.entries > MOST_ENTRIES or _work(chain) > COMMON_WORK:
+        if chain.entries > tuning.most_entries or _work(chain) > tuning.common_work:
             return
-        least, most = _least(chain, COMMON_STEPS).split(len(units))
+        least, most = _least(chain, tuning.common_steps).split(len(units))
         tightened = met((lower[units], upper[units]), (least, -most))
         ends[name] = (
             lower.index_copy(0, units, tightened[0]).reshape(1, *shape),
@@ -106,7 +99,8 @@ def _least(chain: LayerwiseDual, steps: int) -> Tensor:
     """Lower bounds of all rows of a chain's problem, with nothing split: [r]."""
     joint = JointDual(chain)
     found = []
-    for goal in chain.problem.goal.split(max(1, MOST_ENTRIES // max(chain.entries, 1))):
+    most = chain.problem.tuning.most_entries
+    for goal in chain.problem.goal.split(max(1, most // max(chain.entries, 1))):
         signs = goal.constant.new_zeros(len(goal), sum(chain.sizes))
         known = chain.known(signs)
         chosen, _ = joint.climb(goal, known, chain.fresh(goal, known), steps)

@@ -20,18 +20,6 @@ from provable_circuits.verify.neuron_hull.subdomains import (
     split,
 )
 
-WIDTH = 16
-"""Subdomains that are split at once."""
-
-MOST_KEPT = 2**28
-"""Numbers that all subdomains of a row that wait have together, of two bytes each, at most. From
-half of it on those that lack least are split first: every subdomain has to be split until it is
-closed, whatever the order, and their children hardly wait. The leaves are kept as long as they take
-no more."""
-
-SAMPLE, ENOUGH = 64, 0.25
-"""An earlier proof's leaves are taken up if, of so many, such a share closes as they are."""
-
 
 class WitnessFound(Exception):  # noqa: N818 - not an error: the search is over
     """Raised when a corner that a bound points to is a witness."""
@@ -70,9 +58,12 @@ class HullTree:
         self.moving = moving
         self.bounds, self.root = ground.bounds.narrowed(whole, moving)
         chain, index_map = self.bounds.chain, ground.index_map
+        self.tuning = tuning = chain.problem.tuning
         self.index_map = IndexMap.of(chain, index_map.units, index_map.coordinates)
-        self.room = MOST_KEPT // max(chain.entries + UNIT_NUMBERS * sum(chain.sizes), 1)
-        """How many subdomains there is room for."""
+        self.room = tuning.most_kept // max(chain.entries + UNIT_NUMBERS * sum(chain.sizes), 1)
+        """How many subdomains there is room for. From half of it on those that lack least are split
+        first: every subdomain has to be split until it is closed, whatever the order, and their
+        children hardly wait. The leaves are kept as long as they take no more."""
         self.reached = math.inf
         """The least rigorous bound by which a subdomain was closed."""
         self._leaves: list[HullSubdomains] = []
@@ -88,15 +79,15 @@ class HullTree:
 
     def fits(self, cover: Cover) -> bool:
         """Whether leaves of an earlier proof close subdomains of this row, to judge by a few."""
-        some = cover[:: max(1, len(cover) // SAMPLE)]
+        some = cover[:: max(1, len(cover) // self.tuning.sample)]
         closed = self.bounds.certified(some) >= 0
-        return bool(closed.double().mean() >= ENOUGH)
+        return bool(closed.double().mean() >= self.tuning.sample_share)
 
     def begun(self, cover: Cover) -> HullSubdomains:
         """What the leaves of an earlier proof leave open, after bounding that anew."""
         places = torch.arange(len(cover), device=self.root.row.device)
         open_ = [self.root[:0]]
-        for some in places.split(2 * WIDTH):
+        for some in places.split(2 * self.tuning.width):
             self.ground.deadline.spend(len(some))
             subdomains = cover[some]
             value = self.bounds.certified(subdomains)
@@ -105,7 +96,7 @@ class HullTree:
             open_.append(subdomains[~closed])
         left = [self.root[:0]]
         subdomains = HullSubdomains.joined(open_)
-        for some in places[: len(subdomains)].split(2 * WIDTH):
+        for some in places[: len(subdomains)].split(2 * self.tuning.width):
             self.ground.deadline.check()
             left.append(self._bounded(subdomains[some]))
         return HullSubdomains.joined(left)
@@ -128,8 +119,9 @@ class HullTree:
             if len(waiting) > self.room:
                 return False
             many = 2 * len(waiting) > self.room
-            batch = waiting.take_easiest(WIDTH) if many else waiting.take(WIDTH)
-            children = split(batch)
+            width = self.tuning.width
+            batch = waiting.take_easiest(width) if many else waiting.take(width)
+            children = split(batch, self.tuning.few_quartered)
             spent += len(children)
             self.ground.deadline.spend(len(children))
             left = self._bounded(children)

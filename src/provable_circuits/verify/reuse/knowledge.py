@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from provable_circuits.verify.bounding.differential import Known
 from provable_circuits.verify.reuse.memory import Memory
+from provable_circuits.verify.tuning.stages import ReuseTuning
 from provable_circuits.verify.verdict import Witness
-
-POOL = 64
-"""How many witnesses are kept to be tried on later circuits."""
 
 
 class Knowledge:
     """What earlier questions showed.
+
+    Args:
+        tuning: how much is remembered.
 
     Attributes:
         memory: bounds of tensors, and how objectives were split when neuron hulls proved them.
@@ -23,18 +24,19 @@ class Knowledge:
         last: the latest circuit that was proved, with bounds of its tensors.
     """
 
-    def __init__(self) -> None:
-        self.memory = Memory()
+    def __init__(self, tuning: ReuseTuning) -> None:
+        self.tuning = tuning
+        self.memory = Memory.empty(tuning)
         self.pool: list[Witness] = []
         self.last: Known | None = None
 
     def remember(self, witness: Witness) -> None:
         """Keep a witness for later circuits."""
         self.pool.append(witness)
-        del self.pool[:-POOL]
+        del self.pool[: -self.tuning.witnesses]
 
     def forget(self) -> None:
         """Forget what earlier questions showed, their witnesses included."""
-        self.memory = Memory()
+        self.memory = Memory.empty(self.tuning)
         self.last = None
         self.pool.clear()

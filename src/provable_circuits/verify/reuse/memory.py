@@ -16,12 +16,10 @@ from torch import Tensor
 from provable_circuits.rounding import Interval
 from provable_circuits.verify.bounding.bounds import Bounds
 from provable_circuits.verify.bounding.relaxation import Lines
+from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.encoding.encoder import Query
 from provable_circuits.verify.neuron_hull.proof_reuse import SavedTrees
-
-MOST_NUMBERS = 2**25
-"""Numbers that the bounds of circuits' own tensors hold, at most: half a gigabyte with both
-bounds."""
+from provable_circuits.verify.tuning.stages import ReuseTuning
 
 
 @dataclass(slots=True, eq=False)
@@ -36,6 +34,7 @@ class Memory:
             already.
         cut: of circuits' own tensors, with the channels that they hold.
         saved_trees: how rows were split when they were last proved by hulls.
+        most_own: numbers that the lower bounds of circuits' own tensors hold, at most.
     """
 
     whole: dict[str, Interval] = field(default_factory=dict)
@@ -44,6 +43,12 @@ class Memory:
     started: dict[str, tuple[Interval, Tensor]] = field(default_factory=dict)
     cut: dict[str, tuple[Tensor | None, Interval]] = field(default_factory=dict)
     saved_trees: SavedTrees = field(default_factory=SavedTrees)
+    most_own: int = DEFAULT.reuse.own_numbers
+
+    @classmethod
+    def empty(cls, tuning: ReuseTuning) -> Memory:
+        """Nothing met yet, with so much room."""
+        return cls(saved_trees=SavedTrees(tuning.saved_numbers), most_own=tuning.own_numbers)
 
     def recall(self, query: Query) -> dict[str, Interval]:
         """Enclosures of the query's tensors that are known already."""
@@ -122,7 +127,7 @@ class Memory:
                 self.cut.pop(name, None)
                 self.cut[name] = (query.cut.get(name), bounds.ends[name])
         held = sum(lower.numel() for _, (lower, _) in self.cut.values())
-        while held > MOST_NUMBERS:
+        while held > self.most_own:
             oldest = next(iter(self.cut))
             held -= self.cut.pop(oldest)[1][0].numel()
 

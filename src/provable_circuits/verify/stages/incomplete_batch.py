@@ -22,8 +22,7 @@ from provable_circuits.network.graph import Graph
 from provable_circuits.verify.attacking.candidates import candidate_at, middles
 from provable_circuits.verify.attacking.pgd import ascend_once, excess_at
 from provable_circuits.verify.attacking.replay import Candidate
-from provable_circuits.verify.bounding.bounds import Bounds, Structure, picked_all
-from provable_circuits.verify.bounding.region import Region
+from provable_circuits.verify.bounding.bounds import Bounds, picked_all
 from provable_circuits.verify.bounding.relaxed import picked_lines
 from provable_circuits.verify.bounding.root_problems import rounding_slack
 from provable_circuits.verify.branching.batched_splits import Backoff, split_rows
@@ -33,9 +32,6 @@ from provable_circuits.verify.stage import Stage
 from provable_circuits.verify.stages.context import Context
 from provable_circuits.verify.stages.preparation import common_bounds
 from provable_circuits.verify.verdict import Proved, Refuted, Verdict
-
-TOGETHER = 64
-"""Circuits bounded at once, at most."""
 
 Likely = dict[int, tuple[Candidate, str]]
 """By circuit, a candidate that plain runs make look like a witness, and the stage it is from."""
@@ -65,7 +61,8 @@ class IncompleteBatch:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self._splitting = Backoff()
+        most = context.configuration.branching.most_failures
+        self._splitting = Backoff(most_failures=most)
         self._left: dict[int, tuple[OpenBatch, int]] = {}
         """By the bits of a circuit that the last incomplete batch left open, where it is."""
 
@@ -134,10 +131,11 @@ class IncompleteBatch:
             removed = (~circuits[i]).bits
             if removed:
                 groups.setdefault(tuple(bool(removed & s) for s in spans), []).append(i)
+        most = self.context.configuration.stages.together
         return [
-            group[start : start + TOGETHER]
+            group[start : start + most]
             for group in groups.values()
-            for start in range(0, len(group), TOGETHER)
+            for start in range(0, len(group), most)
         ]
 
     def _broken(self, circuits: Sequence[Circuit]) -> Likely:
@@ -205,10 +203,10 @@ class IncompleteBatch:
         context = self.context
         self._prepare(batched, deadline)
         memory = context.knowledge.memory
-        graph, region = batched.graph, Region(batched.ranges)
+        graph, region = batched.graph, context.region(batched.ranges)
         whole = {name: ends for name, ends in memory.whole.items() if name in graph}
         bounds = Bounds(
-            Structure(graph, context.device),
+            context.structure(graph),
             region,
             len(batched.rows),
             picked_all(whole, batched.inputs),
@@ -260,7 +258,7 @@ class IncompleteBatch:
 
     def _step(self, batched: BatchedProblem, group: list[int], likely: Likely) -> None:
         """One step of an attack on every circuit: the corner that gradients at the middle name."""
-        region = Region(batched.ranges)
+        region = self.context.region(batched.ranges)
         everyone = torch.arange(len(batched.rows), device=batched.rows.device)
         points = ascend_once(batched.graph, region, everyone, batched.rows, batched.offsets)
         self._note(batched, group, points, likely, Stage.ATTACK)
@@ -274,7 +272,7 @@ class IncompleteBatch:
             return
         inputs = [node.name for node in inner if node.name in graph.inputs]
         first = torch.arange(context.encoder.count)
-        ranges = Region({name: batched.ranges[name] for name in inputs}).select(first)
+        ranges = context.region({name: batched.ranges[name] for name in inputs}).select(first)
         common_bounds(context, Graph(inner, inputs, [inner[-1].name]), ranges, deadline)
 
     def _note(

@@ -12,7 +12,7 @@ import torch
 from provable_circuits.claims.patching import Reachable
 from provable_circuits.network.graph import Graph
 from provable_circuits.rounding import Interval
-from provable_circuits.verify.bounding.bounds import Bounds, Structure
+from provable_circuits.verify.bounding.bounds import Bounds
 from provable_circuits.verify.bounding.differential import Known
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.deadline import Deadline, OutOfTime
@@ -47,7 +47,7 @@ def network_bounds(context: Context, deadline: Deadline) -> Mapping[str, Interva
     encoder = context.encoder
     if encoder.folded:
         return {}
-    region = Region({encoder.z: encoder.z_range.to(context.device)})
+    region = context.region({encoder.z: encoder.z_range.to(context.device)})
     return common_bounds(context, encoder.network, region, deadline).ends
 
 
@@ -56,7 +56,7 @@ def common_bounds(context: Context, graph: Graph, region: Region, deadline: Dead
     memory = context.knowledge.memory
     names = frozenset(node.name for node in graph.nodes)
     bounds = Bounds(
-        Structure(graph, context.device),
+        context.structure(graph),
         region,
         context.encoder.count,
         {name: memory.whole[name] for name in names & memory.whole.keys()},
@@ -79,5 +79,5 @@ def _bound_source(context: Context, deadline: Deadline) -> None:
     encoder = context.encoder
     if isinstance(encoder.claim.patching, Reachable):
         graph, ranges = encoder.patch_source()
-        region = Region({name: ranges[name].to(context.device) for name in graph.inputs})
+        region = context.region({name: ranges[name].to(context.device) for name in graph.inputs})
         common_bounds(context, graph, region, deadline)

@@ -23,10 +23,9 @@ from provable_circuits.verify.attacking.candidates import candidate_at, middles,
 from provable_circuits.verify.attacking.pgd import climb, excess_at, random_points
 from provable_circuits.verify.attacking.restarts import Restarts
 from provable_circuits.verify.bounding.alpha import Choice, optimise
-from provable_circuits.verify.bounding.bounds import Bounds, Structure, picked
+from provable_circuits.verify.bounding.bounds import Bounds, picked
 from provable_circuits.verify.bounding.crown import Pass
 from provable_circuits.verify.bounding.differential import Known
-from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.bounding.relaxed import Relaxed
 from provable_circuits.verify.bounding.root_problems import RootProblems, rounding_slack
 from provable_circuits.verify.bounding.scores import costliest, relaxation_costs
@@ -37,8 +36,6 @@ from provable_circuits.verify.deadline import Deadline, OutOfTime
 from provable_circuits.verify.encoding.encoder import Query
 from provable_circuits.verify.neuron_hull.proof_reuse import ProofReuse
 from provable_circuits.verify.neuron_hull.search import (
-    FIRST_SUBDOMAINS,
-    MOST_SUBDOMAINS,
     HullSearch,
     has_hulls,
 )
@@ -50,18 +47,6 @@ from provable_circuits.verify.stages.context import Context
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
 
 CPU = torch.device("cpu")
-
-COSTLIEST = 0.8
-"""The share of the relaxation's costs whose units are tightened before an attack."""
-
-FEW_SUBDOMAINS = 16
-"""Subdomains of a large network after which hulls are tried."""
-
-REPLAYED = 4
-"""How many of a batch of candidates are replayed, best first."""
-
-NEAR = 1e-12
-"""Candidates that miss a threshold by no more, as a share of it, are for exact arithmetic."""
 
 
 class Question:
@@ -79,8 +64,9 @@ class Question:
         self.query = query = query.to(context.device)
         self.settled = settled.to(context.device)
         self.deadline = deadline
-        self.structure = Structure(query.graph, context.device)
-        self.region = Region(query.ranges)
+        self.tuning = context.configuration.stages
+        self.structure = context.structure(query.graph)
+        self.region = context.region(query.ranges)
         self.count = query.rows.shape[0]
         self.found: Witness | None = None
         self.proof_reuse = ProofReuse(self.knowledge.memory.saved_trees, query)
@@ -176,7 +162,7 @@ class Question:
 
     def tighten_costliest(self) -> Verdict | None:
         """Intermediate bounds of the costliest units, where they were derived so far."""
-        return self._tighten(COSTLIEST) if self.quick and self.query.ranges else None
+        return self._tighten(self.tuning.tightened_share) if self._untightened else None
 
     def attack(self) -> Verdict | None:
         """A short PGD attack."""
@@ -186,7 +172,7 @@ class Question:
 
     def tighten_all(self) -> Verdict | None:
         """Intermediate bounds of the other units."""
-        return self._tighten(1.0) if self.quick and self.query.ranges else None
+        return self._tighten(1.0) if self._untightened else None
 
     def optimise_alpha(self) -> Verdict | None:
         """Bounds with optimised alpha, for all open objectives together."""
@@ -197,7 +183,7 @@ class Question:
         self.roots = roots = self._roots(self.bounds, problems, constraints)
         offsets = roots.offsets
         relaxed = Relaxed.whole(roots.bounds, UnstableUnits(roots.bounds))
-        steps = 4 if self.small else 20
+        steps = self.tuning.small_alpha_steps if self.small else self.tuning.alpha_steps
         choice = optimise(relaxed, roots.start, roots.rows, offsets, relaxed.alpha, steps=steps)
         self._restarts.passed += steps * len(problems)
         self._restarts.asked[problems, constraints] = True
@@ -218,7 +204,7 @@ class Question:
         if self.small:
             search.halt = lambda: self._near
         hulls = not self.small and has_hulls(self.structure, self.region)
-        choice, most = self._choice, FEW_SUBDOMAINS if hulls else math.inf
+        choice, most = self._choice, self.tuning.hulls_after if hulls else math.inf
         return self._after(lambda: search.run(choice, most))
 
     def neuron_hulls(self) -> Verdict | None:
@@ -264,6 +250,11 @@ class Question:
         return self._proved(Stage.HALVING) if status == Outcome.PROVED else None
 
     # --- what the stages are made of ------------------------------------------------------------
+
+    @property
+    def _untightened(self) -> bool:
+        """Whether intermediate bounds were derived, and units may be bounded better."""
+        return self.quick and bool(self.query.ranges)
 
     @property
     def _curved(self) -> bool:
@@ -393,10 +384,11 @@ class Question:
         if self._attack_long(problems[search.open], constraints[search.open]):
             return Outcome.REFUTED
         loose = self._loose(problems)
-        for most in (FIRST_SUBDOMAINS, MOST_SUBDOMAINS):
+        tuning = self.context.configuration.neuron_hull
+        for most in (tuning.first_subdomains, tuning.most_subdomains):
             left = search.open
-            some = left[loose[left]] if most == FIRST_SUBDOMAINS else left
-            if most == MOST_SUBDOMAINS and bool(loose[left].any()):
+            some = left[loose[left]] if most == tuning.first_subdomains else left
+            if most == tuning.most_subdomains and bool(loose[left].any()):
                 bounds = self._closer(bounds, problems[left])
             if not len(some):
                 continue
@@ -514,9 +506,9 @@ class Question:
     def _replayed(self, points: Mapping[str, Tensor], problems: Tensor, excess: Tensor) -> bool:
         """Replay the points that seem to violate the claim, best first."""
         worst = excess.amax(1)
-        slack = NEAR * (1 + self.query.offsets[problems].abs().amax(1))
+        slack = self.tuning.near * (1 + self.query.offsets[problems].abs().amax(1))
         self._near |= bool((worst > -slack).any())
-        order = worst.argsort(descending=True)[:REPLAYED]
+        order = worst.argsort(descending=True)[: self.tuning.replayed]
         likely = order[worst[order] > 0].tolist()
         if not likely:
             return False

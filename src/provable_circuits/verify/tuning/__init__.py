@@ -1,0 +1,1 @@
+"""Tuning: the groups of a verifier's configuration, one file for each room that they are about."""
