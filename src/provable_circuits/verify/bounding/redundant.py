@@ -54,10 +54,10 @@ class RedundantRemoval:
 
     def _still(self, known: Known, site: Site, units: Tensor) -> Tensor:
         encoder = self.encoder
-        held = known.query.held(site.tensor)
-        if not isinstance(encoder.claim.patching, FixedPatching) or held.node not in known.ends:
+        ends = known.tensor_bounds(encoder, site.tensor)
+        if not isinstance(encoder.claim.patching, FixedPatching) or ends is None:
             return torch.zeros(encoder.count, dtype=torch.bool)
-        lower, upper = held.tensor_bounds(known.ends[held.node], units.shape)
+        lower, upper = ends
         patch = encoder.fixed[site.tensor][0]
         still = ((lower == patch) & (upper == patch))[:, units].all(1)
         return still.expand(encoder.count)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from provable_circuits.claims.domains import Ball
 from provable_circuits.rounding import TINY, Interval, midpoint
-from provable_circuits.verify.encoding.encoder import InputRange
+from provable_circuits.verify.encoding.query import InputRange
 
 FEW = 8
 """So many boxes are few."""

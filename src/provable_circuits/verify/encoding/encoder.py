@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import torch
@@ -41,107 +41,22 @@ from provable_circuits.network import ops
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components, Site
 from provable_circuits.network.execution import operations
-from provable_circuits.network.graph import Graph, GraphBuilder, Node
+from provable_circuits.network.graph import Graph, Node
 from provable_circuits.network.intervals import propagate
 from provable_circuits.network.layers import Layer
 from provable_circuits.network.lowering import lower
 from provable_circuits.rounding import Interval
 from provable_circuits.verify.encoding.circuit_tensor import CircuitTensor, Unread, Whole
+from provable_circuits.verify.encoding.query import InputRange, Query
+from provable_circuits.verify.encoding.roles import (
+    CircuitStep,
+    MergedGraphBuilder,
+    Role,
+    RoleKind,
+    Roles,
+)
 
 CPU = torch.device("cpu")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class InputRange:
-    """Where one input of a merged graph ranges: a box, and for p-balls the domains themselves.
-
-    Attributes:
-        lower, upper: ends [k, *shape] that enclose the range.
-        domains: the k domains, where they say more than the box does.
-    """
-
-    lower: Tensor
-    upper: Tensor
-    domains: tuple[Domain, ...] | None = None
-
-    def to(self, device: torch.device) -> InputRange:
-        """The same range with its bounds on another device."""
-        return replace(self, lower=self.lower.to(device), upper=self.upper.to(device))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Query:
-    """One circuit under one claim, ready to be decided.
-
-    Attributes:
-        graph: the merged graph; its one output is ``y``.
-        ranges: where each of its inputs ranges.
-        rows: the specification's rows [k, specifications, outputs].
-        offsets: and offsets [k, specifications].
-        circuit: the circuit asked about.
-        common: tensors that are the same in every query of the encoder: those of the network, and
-            of the source of patches.
-        lasting: tensors of the circuit whose name says all that they depend on, but for ``cut``.
-        cut: for tensors of the circuit that hold only some channels, which of the network's.
-        removed_units: for sites patched from boxes, the flat positions of their removed units.
-        tensors: for each of the network's tensors that the circuit reads, the circuit's own, before
-            patching; those that are not listed are the network's own.
-    """
-
-    graph: Graph
-    ranges: Mapping[str, InputRange]
-    rows: Tensor
-    offsets: Tensor
-    circuit: Circuit
-    common: frozenset[str]
-    lasting: frozenset[str]
-    cut: Mapping[str, Tensor]
-    removed_units: Mapping[str, Tensor]
-    tensors: Mapping[str, CircuitTensor]
-
-    def held(self, tensor: str) -> CircuitTensor:
-        """The circuit's version of a network's tensor, before patching."""
-        return self.tensors.get(tensor, Whole(tensor))
-
-    def to(self, device: torch.device) -> Query:
-        """The same query with its numbers on another device; its graph's follow on their own."""
-        return replace(
-            self,
-            ranges={name: box.to(device) for name, box in self.ranges.items()},
-            rows=self.rows.to(device),
-            offsets=self.offsets.to(device),
-        )
-
-    def __repr__(self) -> str:
-        inputs = ", ".join(f"{n} {list(self.graph[n].shape)}" for n in self.graph.inputs)
-        shared = sum(1 for name in self.common if name in self.graph)
-        units = sum(
-            math.prod(node.shape)
-            for node in self.graph.nodes
-            if isinstance(node.op, ops.Activation)
-        )
-        return (
-            f"Query({len(self.circuit)} of {len(self.circuit.components)} components, "
-            f"{self.rows.shape[0]} inputs x {self.rows.shape[1]} constraints; {len(self.graph)} "
-            f"nodes, {shared} of them the network's own; {self.unstable} of {units} activation "
-            f"units unstable; over {inputs})"
-        )
-
-    @property
-    def unstable(self) -> int:
-        """Activation units that intervals leave open, for the input where most are.
-
-        Of a ReLU those that may be on either side of zero; of a curved function those that move.
-        """
-        ends = propagate(self.graph, {n: (r.lower, r.upper) for n, r in self.ranges.items()})
-        open_ = torch.zeros(len(self.rows), dtype=torch.long, device=self.rows.device)
-        for node in self.graph.nodes:
-            if isinstance(node.op, ops.Activation):
-                lower, upper = (end.flatten(1) for end in ends[node.inputs[0]])
-                piecewise_linear = isinstance(node.op, ops.ReLU | ops.LeakyReLU)
-                moves = (lower < 0) & (upper > 0) if piecewise_linear else lower < upper
-                open_ += moves.sum(1)
-        return int(open_.max())
 
 
 class Encoder:
@@ -158,7 +73,6 @@ class Encoder:
                 f"{type(claim.metric).__name__} serves sampling alone: choose LogitDifference, "
                 "WinnerMargin, MaxAbs or Norm to prove a claim."
             )
-        _check_names(components.graph)
         self.components = components
         self.claim = claim
         self.network = lower(components.graph)
@@ -174,8 +88,18 @@ class Encoder:
 
     @property
     def z(self) -> str:
-        """The name of the claimed input in merged graphs."""
+        """The network's input."""
         return self.network.inputs[0]
+
+    def network_role(self, tensor: str) -> Role:
+        """The role of the network's tensor at the claimed input."""
+        if self.folded:
+            return Role(RoleKind.AT_POINT, tensor)
+        return Role(RoleKind.INPUT if tensor == self.z else RoleKind.NETWORK, tensor)
+
+    def source_role(self, tensor: str) -> Role:
+        """The role of the network's tensor at the input that patches are taken at."""
+        return Role(RoleKind.PATCH_INPUT if tensor == self.z else RoleKind.PATCH_SOURCE, tensor)
 
     @cached_property
     def fixed(self) -> Mapping[str, Tensor]:
@@ -235,8 +159,8 @@ class Encoder:
             bits[node.name] = own
         return bits
 
-    def patch_source(self) -> tuple[Graph, Mapping[str, InputRange]]:
-        """The network at the input that patches are taken at, as queries have it, and its range."""
+    def patch_source(self) -> tuple[Graph, Mapping[str, InputRange], Roles]:
+        """The network at the patches' input, as queries have it: graph, its range, its roles."""
         return _Encoding(self, self.components.full()).source()
 
     def encode(self, circuit: Circuit) -> Query:
@@ -251,25 +175,24 @@ class _Encoding:
         self.e = encoder
         self.circuit = circuit
         self.removed = (~circuit).bits
-        self.builder = GraphBuilder(check_weights=False)
+        self.builder = MergedGraphBuilder()
         self.ranges: dict[str, InputRange] = {}
         self.network_nodes: dict[str, str] = {}
         self.source_nodes: dict[str, str] = {}
         self.values: dict[str, CircuitTensor] = {}
         self.removed_units: dict[str, Tensor] = {}
-        self.lasting: set[str] = set()
         self.before_patch: dict[str, CircuitTensor] = {}
 
-    def source(self) -> tuple[Graph, Mapping[str, InputRange]]:
+    def source(self) -> tuple[Graph, Mapping[str, InputRange], Roles]:
         """The source of patches alone."""
-        output = self._source(self.e.network.outputs[0])
-        return self.builder.build([output]), self.ranges
+        graph = self.builder.build([self._source(self.e.network.outputs[0])])
+        return graph, self.ranges, self.builder.roles(node.name for node in graph.nodes)
 
     def query(self) -> Query:
         e = self.e
         self.keep = e.components.masks([self.circuit])
         if not e.folded:
-            self._input(e.z, e.z, e.z_range)
+            self._network(e.z)
         output = e.network.outputs[0]
         needed = self._circuit_nodes(output)
         for node in e.network.nodes:
@@ -289,14 +212,9 @@ class _Encoding:
             rows=e.specification.rows,
             offsets=e.specification.offsets,
             circuit=self.circuit,
-            common=frozenset(
-                # A node that the circuit made first may serve the source as well (all that it reads
-                # is patched): under the circuit's name it means another thing in other queries.
-                node
-                for node in (*self.network_nodes.values(), *self.source_nodes.values())
-                if "~" not in node
-            ),
-            lasting=frozenset(self.lasting),
+            # A node that the circuit made first may serve the source as well (all that it reads is
+            # patched): it keeps the circuit's role, since in other queries it is another node.
+            roles=self.builder.roles(node.name for node in graph.nodes),
             cut={v.node: v.kept for v in self.values.values() if isinstance(v, Unread)},
             removed_units=self.removed_units,
             tensors=self.before_patch,
@@ -319,8 +237,8 @@ class _Encoding:
         """Whether some removed component is at or upstream of this tensor."""
         return bool(self.e.upstream[name] & self.removed)
 
-    def _input(self, name: str, like: str, box: InputRange) -> str:
-        given = self.builder.input(name, self.e.network[like].shape)
+    def _input(self, role: Role, box: InputRange) -> str:
+        given = self.builder.given(role, self.e.network[role.tensor].shape)
         self.ranges[given] = box
         return given
 
@@ -328,30 +246,30 @@ class _Encoding:
         """The network's own tensor at the claimed input."""
         if name not in self.network_nodes:
             e = self.e
-            node = e.network[name]
+            node, role = e.network[name], e.network_role(name)
             if e.folded:
                 lower, upper = (end.expand(e.count, *node.shape) for end in e.at_point[name])
-                self.network_nodes[name] = self._input(f"at:{name}", name, InputRange(lower, upper))
+                self.network_nodes[name] = self._input(role, InputRange(lower, upper))
             elif name == e.z:
-                self.network_nodes[name] = e.z
+                self.network_nodes[name] = self._input(role, e.z_range)
             else:
                 sources = [self._network(source) for source in node.inputs]
-                self.network_nodes[name] = self.builder.add(name, e.ops[name], *sources)
+                self.network_nodes[name] = self.builder.write(role, e.ops[name], *sources)
         return self.network_nodes[name]
 
     def _source(self, name: str) -> str:
         """The network's tensor at the patching input."""
         if name not in self.source_nodes:
             e = self.e
-            node = e.network[name]
-            if name == e.network.inputs[0]:
+            node, role = e.network[name], e.source_role(name)
+            if name == e.z:
                 box = e.patch_range
                 if box is None:
                     raise ArgumentError("This patching has no source.")
-                self.source_nodes[name] = self._input("patch:input", name, box)
+                self.source_nodes[name] = self._input(role, box)
             else:
                 sources = [self._source(source) for source in node.inputs]
-                self.source_nodes[name] = self.builder.add(f"patch:{name}", e.ops[name], *sources)
+                self.source_nodes[name] = self.builder.write(role, e.ops[name], *sources)
         return self.source_nodes[name]
 
     def _circuit_value(self, node: Node) -> CircuitTensor:
@@ -381,12 +299,12 @@ class _Encoding:
         whole = [self._whole(n, v) for n, v in zip(node.inputs, inputs, strict=True)]
         return Whole(self._own(node.name, op, *whole))
 
-    def _own(self, name: str, op: ops.Op, *inputs: str, role: str = "") -> str:
-        """A node of the circuit, named after what it depends on: bounds are found again by it."""
+    def _own(
+        self, name: str, op: ops.Op, *inputs: str, step: CircuitStep = CircuitStep.VALUE
+    ) -> str:
+        """A node of the circuit; its role says all that it depends on."""
         upstream = self.e.upstream[name] & self.removed
-        made = self.builder.add(f"{name}{role}~{upstream:x}", op, *inputs)
-        self.lasting.add(made)
-        return made
+        return self.builder.write(Role(RoleKind.CIRCUIT, name, step, upstream), op, *inputs)
 
     def _layer(
         self, node: Node, op: ops.Linear | ops.Conv2d, source: str, value: CircuitTensor
@@ -424,12 +342,12 @@ class _Encoding:
     def _whole(self, name: str, value: CircuitTensor) -> str:
         """The node that is the tensor itself."""
         op = value.whole(self.e.network[name].shape)
-        return value.node if op is None else self._own(name, op, value.node, role=".whole")
+        return value.node if op is None else self._own(name, op, value.node, step=CircuitStep.WHOLE)
 
     def _zero(self, name: str) -> str:
         """A tensor of which nothing is kept."""
         shape = self.e.network[name].shape
-        return self.builder.constant(f"{name}~zero", torch.zeros(shape, dtype=torch.float64))
+        return self.builder.fixed(name, torch.zeros(shape, dtype=torch.float64))
 
     # --- patching at a site --------------------------------------------------------------------
 
@@ -445,9 +363,11 @@ class _Encoding:
                     return Whole(self._zero(node.name))
                 return value.kept_of(mask.flatten())
             if not bool(mask.any()):
-                return Whole(self.builder.constant(f"{node.name}~fixed", patch))
+                return Whole(self.builder.fixed(node.name, patch))
             masked = self._masked(node, mask, value)
-            return Whole(self._own(node.name, ops.Affine(shift=gone), masked, role=".patched"))
+            return Whole(
+                self._own(node.name, ops.Affine(shift=gone), masked, step=CircuitStep.PATCHED)
+            )
         own = self._masked(node, mask, value) if bool(mask.any()) else None
         if isinstance(patching, Reachable):
             other = self._pick(node, mask, self._source(node.name))
@@ -456,39 +376,29 @@ class _Encoding:
             lower, upper = (end.expand(self.e.count, *node.shape) for end in self.e.hull[node.name])
             box = InputRange(lower.flatten(1)[:, units], upper.flatten(1)[:, units])
             self.removed_units[node.name] = units
-            given = self.builder.input(f"patch:{node.name}", (len(units),))
+            given = self.builder.given(Role(RoleKind.PATCH_VALUES, node.name), (len(units),))
             self.ranges[given] = box
-            other = self._own(node.name, ops.Scatter(units, node.shape), given, role=".hull")
+            other = self._own(
+                node.name, ops.Scatter(units, node.shape), given, step=CircuitStep.HULL
+            )
         if own is None:
             return Whole(other)
-        return Whole(self._own(node.name, ops.Add(), own, other, role=".patched"))
+        return Whole(self._own(node.name, ops.Add(), own, other, step=CircuitStep.PATCHED))
 
     def _masked(self, node: Node, mask: Tensor, value: CircuitTensor) -> str:
         """The whole tensor with removed units at zero."""
         if isinstance(value, Unread):
             return self._whole(node.name, value.kept_of(mask.flatten()))
         whole = self._whole(node.name, value)
-        return self._own(node.name, ops.Affine(scale=mask.double()), whole, role=".masked")
+        return self._own(node.name, ops.Affine(scale=mask.double()), whole, step=CircuitStep.MASKED)
 
     def _pick(self, node: Node, mask: Tensor, source: str) -> str:
         """The removed units of the patch source, zero elsewhere."""
         if not bool(mask.any()):
             return source
-        return self._own(node.name, ops.Affine(scale=(~mask).double()), source, role=".source")
-
-
-def _check_names(graph: Graph) -> None:
-    """Refuse names that a merged graph could give to tensors of its own.
-
-    Enclosures are remembered by name, so no name may stand for two tensors.
-    """
-    for node in graph.nodes:
-        if node.name.startswith(("patch:", "at:")) or "~" in node.name or "^" in node.name:
-            raise ArgumentError(
-                f"The network has a tensor named {node.name!r}. Names that start with 'patch:' or "
-                "'at:', or contain '~' or '^', are kept for what a proof adds to the network: "
-                "rename it."
-            )
+        return self._own(
+            node.name, ops.Affine(scale=(~mask).double()), source, step=CircuitStep.SOURCE
+        )
 
 
 def _along_channels(mask: Tensor, layer: Layer) -> bool:

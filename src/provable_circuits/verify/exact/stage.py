@@ -40,7 +40,8 @@ from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
 from provable_circuits.network.ops import LeakyReLU, ReLU
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.encoding.encoder import Encoder, InputRange
+from provable_circuits.verify.encoding.encoder import Encoder
+from provable_circuits.verify.encoding.query import InputRange
 from provable_circuits.verify.exact.domains import (
     Extent,
     below,

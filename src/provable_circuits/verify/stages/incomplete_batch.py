@@ -29,6 +29,7 @@ from provable_circuits.verify.bounding.root_problems import rounding_slack
 from provable_circuits.verify.branching.batched_splits import Backoff, split_rows
 from provable_circuits.verify.deadline import Deadline, OutOfTime
 from provable_circuits.verify.encoding.batched import BatchedProblem, encode_batch
+from provable_circuits.verify.encoding.roles import by_name
 from provable_circuits.verify.stage import Stage
 from provable_circuits.verify.stages.context import Context
 from provable_circuits.verify.stages.preparation import common_bounds
@@ -206,17 +207,14 @@ class IncompleteBatch:
         self._prepare(batched, deadline)
         memory = context.knowledge.memory
         graph, region = batched.graph, Region(batched.ranges)
-        whole = {name: ends for name, ends in memory.whole.items() if name in graph}
+        roles = {node.name: batched.roles[node.name] for node in graph.nodes}
+        lines = by_name(memory.lines, roles)
         bounds = Bounds(
             Structure(graph, context.device),
             region,
             len(batched.rows),
-            picked_all(whole, batched.inputs),
-            known_lines={
-                name: picked_lines(line, batched.inputs)
-                for name, line in memory.lines.items()
-                if name in graph
-            },
+            picked_all(by_name(memory.whole, roles), batched.inputs),
+            known_lines={name: picked_lines(line, batched.inputs) for name, line in lines.items()},
             deadline=deadline,
         )
         bounds.compute()
@@ -267,15 +265,15 @@ class IncompleteBatch:
 
     def _prepare(self, batched: BatchedProblem, deadline: Deadline) -> None:
         """Bound the tensors that all circuits have in common, unless that was done before."""
-        context, names = self.context, batched.common
-        graph = batched.graph
-        inner = [n for n in graph.nodes if n.name in names]
-        if all(n.name in context.knowledge.memory.whole or n.name in graph.inputs for n in inner):
+        context, graph, whole = self.context, batched.graph, self.context.knowledge.memory.whole
+        inner = [node for node in graph.nodes if batched.roles[node.name].common]
+        roles = {node.name: batched.roles[node.name] for node in inner}
+        if all(roles[n.name] in whole or n.name in graph.inputs for n in inner):
             return
         inputs = [node.name for node in inner if node.name in graph.inputs]
         first = torch.arange(context.encoder.count)
         ranges = Region({name: batched.ranges[name] for name in inputs}).select(first)
-        common_bounds(context, Graph(inner, inputs, [inner[-1].name]), ranges, deadline)
+        common_bounds(context, Graph(inner, inputs, [inner[-1].name]), roles, ranges, deadline)
 
     def _note(
         self,
@@ -297,5 +295,7 @@ class IncompleteBatch:
             if by > 0 and i not in likely and not (found and found[i] is not None):
                 problem = c * encoder.count + k
                 index = int(batched.inputs[problem])
-                candidate = candidate_at(encoder, batched.circuits[c], points, problem, index)
+                candidate = candidate_at(
+                    encoder, batched.circuits[c], batched.roles, points, problem, index
+                )
                 likely[i] = (candidate, stage)
