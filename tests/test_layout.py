@@ -80,6 +80,26 @@ def _parsed(tree: ast.AST) -> list[int]:
     return lines
 
 
+def test_kinds_of_patching_are_asked_for_in_few_files() -> None:
+    """What callers want of a patching is a method or a property of it."""
+    kinds = {"Patching", "FixedPatching", "RangingPatching", "Zero", "Mean", "Constant"}
+    kinds |= {"Reachable", "IntervalHull"}
+    assert _asks(ast.parse("isinstance(claim.patching, Reachable | pc.IntervalHull)"), kinds)
+    assert not _asks(ast.parse("isinstance(node.op, ops.Constant)"), kinds)
+    found = {str(path) for path, tree in TREES.items() if _asks(tree, kinds)}
+    assert len(found) <= 3, found
+
+
+def _asks(tree: ast.AST, kinds: set[str]) -> bool:
+    """Whether something called a patch or patching is asked for its class."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
+            names = set(re.findall(r"\w+", ast.unparse(node.args[1])))
+            if "patch" in ast.unparse(node.args[0]).lower() and names & kinds:
+                return True
+    return False
+
+
 def test_no_test_imports_from_another() -> None:
     found = re.compile(r"^(?:from|import) tests\.[\w.]*\btest_", re.MULTILINE)
     assert found.search("import os\nfrom tests.verify.test_verifier import dense\n")

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from provable_circuits.claims.patching import IntervalHull
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.verify.attacking.replay import Candidate
 from provable_circuits.verify.encoding.encoder import Encoder
@@ -78,7 +77,7 @@ def candidate_at(
         box = encoder.patch_range
         patch_input = ((box.lower + box.upper) * 0.5)[index]
     values = None
-    if isinstance(encoder.claim.patching, IntervalHull):
+    if encoder.claim.patching.has_boxes:
         given = {
             roles[name].tensor: value[i]
             for name, value in points.items()

@@ -18,7 +18,6 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from provable_circuits.claims.patching import FixedPatching, IntervalHull, Reachable
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.execution import evaluate, operations
 from provable_circuits.network.ops import Input
@@ -44,7 +43,7 @@ class Growth:
         self.components = encoder.components
         self.graph = encoder.components.graph
         claim = encoder.claim
-        self._fixed = encoder.fixed if isinstance(claim.patching, FixedPatching) else None
+        self._fixed = encoder.fixed if claim.patching.is_fixed else None
 
     def grown(
         self, circuit: Circuit, witness: Witness, favour: Tensor
@@ -79,9 +78,9 @@ class Growth:
 
     def _start(self, witness: Witness) -> Point:
         patching = self.encoder.claim.patching
-        if isinstance(patching, IntervalHull):
+        if patching.has_boxes:
             return {"z": witness.z, **(witness.patch_values or {})}
-        if isinstance(patching, Reachable) and witness.patch_input is not None:
+        if patching.has_source and witness.patch_input is not None:
             return {"z": witness.z, "source": witness.patch_input}
         return {"z": witness.z}
 
@@ -90,9 +89,9 @@ class Growth:
         encoder, patching = self.encoder, self.encoder.claim.patching
         inputs = encoder.claim.inputs
         boxes = {"z": inputs[index].bounds()}
-        if isinstance(patching, Reachable):
+        if patching.has_source:
             boxes["source"] = patching.domain(index, inputs).bounds()
-        elif isinstance(patching, IntervalHull):
+        elif patching.has_boxes:
             for site in self.components.sites:
                 lower, upper = encoder.hull_at(site.tensor, index)
                 shape = site.layer.shape

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.domains import Domain
-from provable_circuits.claims.patching import FixedPatching, IntervalHull, Reachable
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.execution import evaluate, operations
 from provable_circuits.network.graph import GraphBuilder
@@ -120,13 +119,11 @@ class Replay:
         """
         claim = self.claim
         patching = claim.patching
-        if isinstance(patching, FixedPatching):
+        if patching.is_fixed:
             return {name: (v, v) for name, v in self.encoder.fixed.items()}, None, None
-        if isinstance(patching, IntervalHull):
+        if patching.has_boxes:
             patches, values = self._hull_patches(candidates)
             return patches, None, values
-        if not isinstance(patching, Reachable):
-            raise TypeError(f"no patches for {type(patching).__name__}")
         sources = {j: patching.domain(j, claim.inputs) for j in {c.index for c in candidates}}
         domains = [sources[candidate.index] for candidate in candidates]
         given = [candidate.patch_input for candidate in candidates]

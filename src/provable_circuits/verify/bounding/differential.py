@@ -26,7 +26,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from provable_circuits.claims.patching import FixedPatching, Reachable
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Site
 from provable_circuits.network.graph import Node
@@ -162,10 +161,10 @@ class DifferentialBounds:
     def _patch(self, known: Known, node: Node) -> Interval | None:
         encoder = self.encoder
         patching = encoder.claim.patching
-        if isinstance(patching, FixedPatching):
+        if patching.is_fixed:
             value = encoder.fixed[node.name]
             return value, value
-        if isinstance(patching, Reachable):
+        if patching.has_source:
             return known.ends.get(encoder.source_role(node.name))
         return encoder.hull[node.name]
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from provable_circuits.claims.patching import FixedPatching
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Component, Site
 from provable_circuits.verify.bounding.differential import Known
@@ -55,7 +54,7 @@ class RedundantRemoval:
     def _still(self, known: Known, site: Site, units: Tensor) -> Tensor:
         encoder = self.encoder
         ends = known.tensor_bounds(encoder, site.tensor)
-        if not isinstance(encoder.claim.patching, FixedPatching) or ends is None:
+        if not encoder.claim.patching.is_fixed or ends is None:
             return torch.zeros(encoder.count, dtype=torch.bool)
         lower, upper = ends
         patch = encoder.fixed[site.tensor][0]

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from provable_circuits.claims.patching import FixedPatching, Reachable
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Site
 from provable_circuits.network.graph import Graph
@@ -211,13 +210,13 @@ class _BatchWriter:
         kept = mask.repeat_interleave(e.count, 0)
         inside = self._own(name, Gate(kept.double()), own, step=CircuitStep.MASKED)
         patching = e.claim.patching
-        if isinstance(patching, FixedPatching):
+        if patching.is_fixed:
             value = e.fixed[name][0].expand(shape)
             if not bool(value.any()):
                 return inside
             fixed = self.builder.fixed(name, value)
             outside = self._own(name, Gate((~kept).double()), fixed, step=CircuitStep.SOURCE)
-        elif isinstance(patching, Reachable):
+        elif patching.has_source:
             source = self._source(name)
             outside = self._own(name, Gate((~kept).double()), source, step=CircuitStep.SOURCE)
         else:

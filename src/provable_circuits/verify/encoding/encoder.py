@@ -34,7 +34,6 @@ from torch import Tensor
 
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.domains import Domain
-from provable_circuits.claims.patching import FixedPatching, IntervalHull, Reachable
 from provable_circuits.claims.specification import Specification, specify
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network import ops
@@ -105,7 +104,7 @@ class Encoder:
     def fixed(self) -> Mapping[str, Tensor]:
         """The values of a fixed patching, by site."""
         patching = self.claim.patching
-        return patching.values(self.components) if isinstance(patching, FixedPatching) else {}
+        return patching.values(self.components) if patching.is_fixed else {}
 
     @cached_property
     def at_point(self) -> dict[str, Interval]:
@@ -135,7 +134,7 @@ class Encoder:
 
     def _patch_range(self) -> InputRange | None:
         patching = self.claim.patching
-        if not isinstance(patching, Reachable | IntervalHull):
+        if patching.is_fixed:
             return None
         domains = tuple(patching.domain(j, self.claim.inputs) for j in range(self.count))
         for domain in domains:
@@ -355,7 +354,7 @@ class _Encoding:
         patching = self.e.claim.patching
         mask = site.unit_mask(self.keep)[0]
         channels = _along_channels(mask, site.layer) and site.layer.channel_dim == 0
-        if isinstance(patching, FixedPatching):
+        if patching.is_fixed:
             patch = self.e.fixed[node.name][0]
             gone = torch.where(mask, torch.zeros_like(patch), patch)
             if channels and not bool(gone.any()):
@@ -369,7 +368,7 @@ class _Encoding:
                 self._own(node.name, ops.Affine(shift=gone), masked, step=CircuitStep.PATCHED)
             )
         own = self._masked(node, mask, value) if bool(mask.any()) else None
-        if isinstance(patching, Reachable):
+        if patching.has_source:
             other = self._pick(node, mask, self._source(node.name))
         else:
             units = (~mask.expand(node.shape)).flatten().nonzero().flatten()

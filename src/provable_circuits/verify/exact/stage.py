@@ -35,7 +35,6 @@ from torch import Tensor
 
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.metrics import Norm
-from provable_circuits.claims.patching import FixedPatching, Reachable
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
 from provable_circuits.network.ops import LeakyReLU, ReLU
@@ -106,7 +105,7 @@ class Exact:
         patching = encoder.claim.patching
         for j, domain in enumerate(encoder.claim.inputs):
             z, source = extent_of(domain), None
-            if isinstance(patching, Reachable):
+            if patching.has_source:
                 source = extent_of(patching.domain(j, encoder.claim.inputs))
                 if source is None:
                     return None
@@ -184,7 +183,7 @@ def _removed(encoder: Encoder, circuit: Circuit) -> dict[str, list[int]]:
 def _hull(encoder: Encoder, circuit: Circuit, j: int) -> dict[str, Extent] | None:
     """For IntervalHull patching, the boxes of all sites' removed units; None if one is infinite."""
     patching = encoder.claim.patching
-    if isinstance(patching, FixedPatching | Reachable):
+    if not patching.has_boxes:
         return {}
     found = {}
     for name, units in _removed(encoder, circuit).items():
@@ -257,10 +256,10 @@ class _Question:
         patching = self.encoder.claim.patching
         found: dict[str, dict[int, Form]] = {}
         for name, units in self.removed.items():
-            if isinstance(patching, FixedPatching):
+            if patching.is_fixed:
                 values = fractions(self.encoder.fixed[name][0].flatten()[units])
                 found[name] = {i: Form(value) for i, value in zip(units, values, strict=True)}
-            elif isinstance(patching, Reachable):
+            elif patching.has_source:
                 found[name] = {i: source[name][i] for i in units}
             else:
                 found[name] = dict(zip(units, hull[name], strict=True))

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from provable_circuits.claims.patching import FixedPatching, IntervalHull
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.graph import Graph
 from provable_circuits.verify.attacking.candidates import candidate_at, middles
@@ -145,15 +144,15 @@ class IncompleteBatch:
         """Circuits that exceed the metric at an earlier witness, by plain runs."""
         context = self.context
         components, patching = context.encoder.components, context.encoder.claim.patching
-        hull = isinstance(patching, IntervalHull)
+        hull = patching.has_boxes
         pool = [w for w in context.knowledge.pool if not hull or w.patch_values is not None]
         if not pool:
             return {}
         z = torch.stack([witness.z for witness in pool]).double()
         patches: dict[str, Tensor]
-        if isinstance(patching, FixedPatching):
+        if patching.is_fixed:
             patches = dict(context.encoder.fixed)
-        elif isinstance(patching, IntervalHull):
+        elif patching.has_boxes:
             values = [w.patch_values or {} for w in pool]
             patches = {
                 site.tensor: torch.stack([v[site.tensor] for v in values])

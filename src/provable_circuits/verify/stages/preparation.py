@@ -9,7 +9,6 @@ from collections.abc import Mapping
 
 import torch
 
-from provable_circuits.claims.patching import Reachable
 from provable_circuits.network.graph import Graph
 from provable_circuits.rounding import Interval
 from provable_circuits.verify.bounding.bounds import Bounds, Structure
@@ -82,7 +81,7 @@ def common_bounds(
 def _bound_source(context: Context, deadline: Deadline) -> None:
     """Bound the tensors that patches are taken from, where those are a network's."""
     encoder = context.encoder
-    if isinstance(encoder.claim.patching, Reachable):
+    if encoder.claim.patching.has_source:
         graph, ranges, roles = encoder.patch_source()
         region = Region({name: ranges[name].to(context.device) for name in graph.inputs})
         common_bounds(context, graph, roles, region, deadline)
