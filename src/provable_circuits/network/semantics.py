@@ -25,7 +25,7 @@ from provable_circuits.network.graph import Graph, Node
 from provable_circuits.network.ops import Input
 
 if TYPE_CHECKING:
-    from provable_circuits.network.components import Components
+    from provable_circuits.network.components import Components, Site
 
 Value = TypeVar("Value")
 
@@ -81,8 +81,8 @@ class CircuitMask:
         """
         found = {}
         for site in components.sites:
-            kept = _partial(site.unit_mask(keep))
-            own = {reader: _partial(site.unit_mask(other)) for reader, other in readers.items()}
+            kept = _partial(site, keep)
+            own = {reader: _partial(site, other) for reader, other in readers.items()}
             if kept is not None or any(mask is not None for mask in own.values()):
                 found[site.tensor] = SourceMask(kept, own)
         return cls(found)
@@ -102,6 +102,11 @@ class CircuitMask:
             found = kept if found is None or found is kept else found | kept
         return found
 
+    def read_in(self, graph: Graph, source: str) -> Tensor | None:
+        """The units of a tensor that some reader in a graph sees; None if all are."""
+        readers: list[Reader] = [node.name for node in graph.consumers[source]]
+        return self.read(source, [*readers, None] if source in graph.outputs else readers or [None])
+
     def touched(self, graph: Graph) -> frozenset[str]:
         """Tensors that may differ from the network's own before they are patched themselves."""
         found: set[str] = set()
@@ -117,8 +122,10 @@ NOTHING_REMOVED = CircuitMask({})
 """The network itself."""
 
 
-def _partial(mask: Tensor) -> Tensor | None:
-    return None if bool(mask.all()) else mask
+def _partial(site: Site, keep: Tensor) -> Tensor | None:
+    """The units of a site that circuits keep; None if all keep all."""
+    own = keep[:, site.start : site.start + len(site.components)]
+    return None if bool(own.all()) else site.unit_mask(keep)
 
 
 class Arithmetic(ABC, Generic[Value]):

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from provable_circuits.network.circuit import Circuit
-from provable_circuits.network.components import Site
-from provable_circuits.network.graph import Graph
+from provable_circuits.network.graph import Graph, Node
 from provable_circuits.network.ops import Add
 from provable_circuits.network.ops.base import LinearOp, OnnxWriter, Op, Shape, expect_count
+from provable_circuits.network.semantics import Arithmetic, CircuitMask, interpret
 from provable_circuits.rounding import Interval
 from provable_circuits.verify.encoding.encoder import Encoder
 from provable_circuits.verify.encoding.query import InputRange
@@ -111,8 +111,10 @@ def encode_batch(encoder: Encoder, circuits: Sequence[Circuit]) -> BatchedProble
     return _BatchWriter(encoder, circuits).query()
 
 
-class _BatchWriter:
-    """One query while it is written."""
+class _BatchWriter(Arithmetic[str]):
+    """One query while it is written: tensors of the circuits are nodes of the merged graph."""
+
+    shares = True
 
     def __init__(self, encoder: Encoder, circuits: Sequence[Circuit]) -> None:
         self.e = encoder
@@ -120,16 +122,16 @@ class _BatchWriter:
         self.removed = 0
         for circuit in circuits:
             self.removed |= (~circuit).bits
-        self.keep = encoder.components.masks(circuits)
+        keep = encoder.components.masks(circuits)
+        self.mask = CircuitMask.of_nodes(encoder.components, keep)
         self.builder = MergedGraphBuilder()
         self.ranges: dict[str, InputRange] = {}
         self.made: dict[Role, str] = {}
-        self.versions: dict[str, str] = {}
 
     def query(self) -> BatchedProblem:
         e, count = self.e, len(self.circuits)
         output = e.network.outputs[0]
-        circuit = self._circuit(output)
+        circuit = interpret(e.network, self.mask, self, [output])[output]
         reference = self._network(output) if e.specification.needs_reference else None
         y = e.specification.write(self.builder, reference, circuit)
         graph = self.builder.build([y])
@@ -180,41 +182,25 @@ class _BatchWriter:
         self.made[role] = made
         return made
 
-    def _circuit(self, name: str) -> str:
-        """The circuits' version of a tensor, patched."""
-        if name in self.versions:
-            return self.versions[name]
-        e = self.e
-        node, site = e.network[name], e.sites.get(name)
-        if not e.upstream[name] & self.removed:
-            made = self._network(name)
-        else:
-            if any(e.upstream[n] & self.removed for n in node.inputs):
-                sources = [self._circuit(n) for n in node.inputs]
-                made = self._own(name, e.ops[name], *sources)
-            else:
-                made = self._network(name)
-            if site is not None:
-                own = ((1 << len(site.components)) - 1) << site.start
-                if own & self.removed:
-                    made = self._patched(name, site, made)
-        self.versions[name] = made
-        return made
+    def own(self, node: Node) -> str:
+        return self._network(node.name)
+
+    def apply(self, node: Node, inputs: Sequence[str]) -> str:
+        return self._own(node.name, self.e.ops[node.name], *inputs)
 
     def _own(self, name: str, op: Op, *inputs: str, step: CircuitStep = CircuitStep.VALUE) -> str:
         return self.builder.write(Role(RoleKind.CIRCUITS, name, step, self.removed), op, *inputs)
 
-    def _patched(self, name: str, site: Site, own: str) -> str:
-        e, shape = self.e, self.e.network[name].shape
-        mask = site.unit_mask(self.keep).expand(len(self.circuits), *shape)
-        kept = mask.repeat_interleave(e.count, 0)
-        inside = self._own(name, Gate(kept.double()), own, step=CircuitStep.MASKED)
+    def patched(self, node: Node, value: str, kept: Tensor) -> str:
+        e, name, shape = self.e, node.name, node.shape
+        kept = kept.expand(len(self.circuits), *shape).repeat_interleave(e.count, 0)
+        inside = self._own(name, Gate(kept.double()), value, step=CircuitStep.MASKED)
         patching = e.claim.patching
         if patching.is_fixed:
-            value = e.fixed[name][0].expand(shape)
-            if not bool(value.any()):
+            numbers = e.fixed[name][0].expand(shape)
+            if not bool(numbers.any()):
                 return inside
-            fixed = self.builder.fixed(name, value)
+            fixed = self.builder.fixed(name, numbers)
             outside = self._own(name, Gate((~kept).double()), fixed, step=CircuitStep.SOURCE)
         elif patching.has_source:
             source = self._source(name)

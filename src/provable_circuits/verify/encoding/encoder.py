@@ -25,7 +25,7 @@ claim holds of the circuit iff for every j < k and every value of the merged gra
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -44,6 +44,7 @@ from provable_circuits.network.graph import Graph, Node
 from provable_circuits.network.intervals import propagate
 from provable_circuits.network.layers import Layer
 from provable_circuits.network.lowering import lower
+from provable_circuits.network.semantics import Arithmetic, CircuitMask, interpret
 from provable_circuits.rounding import Interval
 from provable_circuits.verify.encoding.circuit_tensor import CircuitTensor, Unread, Whole
 from provable_circuits.verify.encoding.query import InputRange, Query
@@ -167,8 +168,10 @@ class Encoder:
         return _Encoding(self, circuit).query()
 
 
-class _Encoding:
-    """One query while it is written."""
+class _Encoding(Arithmetic[CircuitTensor]):
+    """One query while it is written: tensors of the circuit are nodes of the merged graph."""
+
+    shares = True
 
     def __init__(self, encoder: Encoder, circuit: Circuit) -> None:
         self.e = encoder
@@ -178,7 +181,6 @@ class _Encoding:
         self.ranges: dict[str, InputRange] = {}
         self.network_nodes: dict[str, str] = {}
         self.source_nodes: dict[str, str] = {}
-        self.values: dict[str, CircuitTensor] = {}
         self.removed_units: dict[str, Tensor] = {}
         self.before_patch: dict[str, CircuitTensor] = {}
 
@@ -189,15 +191,12 @@ class _Encoding:
 
     def query(self) -> Query:
         e = self.e
-        self.keep = e.components.masks([self.circuit])
+        self.mask = CircuitMask.of_nodes(e.components, e.components.masks([self.circuit]))
         if not e.folded:
             self._network(e.z)
         output = e.network.outputs[0]
-        needed = self._circuit_nodes(output)
-        for node in e.network.nodes:
-            if node.name in needed:
-                self.values[node.name] = self._circuit_value(node)
-        circuit_output = self._whole(output, self.values[output])
+        found = interpret(e.network, self.mask, self, [output])
+        circuit_output = self._whole(output, found[output])
         reference = self._network(output) if e.specification.needs_reference else None
         y = e.specification.write(self.builder, reference, circuit_output)
         graph = self.builder.build([y])
@@ -214,27 +213,14 @@ class _Encoding:
             # A node that the circuit made first may serve the source as well (all that it reads is
             # patched): it keeps the circuit's role, since in other queries it is another node.
             roles=self.builder.roles(node.name for node in graph.nodes),
-            cut={v.node: v.kept for v in self.values.values() if isinstance(v, Unread)},
+            cut={
+                value.node: value.kept
+                for name, value in self.before_patch.items()
+                if isinstance(value, Unread) and name not in self.mask.sources
+            },
             removed_units=self.removed_units,
             tensors=self.before_patch,
         )
-
-    def _circuit_nodes(self, output: str) -> set[str]:
-        """The network's tensors that the circuit reads, outermost shared ones included."""
-        needed: set[str] = set()
-        stack = [output]
-        while stack:
-            name = stack.pop()
-            if name in needed:
-                continue
-            needed.add(name)
-            if self._diverges(name):
-                stack.extend(self.e.network[name].inputs)
-        return needed
-
-    def _diverges(self, name: str) -> bool:
-        """Whether some removed component is at or upstream of this tensor."""
-        return bool(self.e.upstream[name] & self.removed)
 
     def _input(self, role: Role, box: InputRange) -> str:
         given = self.builder.given(role, self.e.network[role.tensor].shape)
@@ -271,24 +257,21 @@ class _Encoding:
                 self.source_nodes[name] = self.builder.write(role, e.ops[name], *sources)
         return self.source_nodes[name]
 
-    def _circuit_value(self, node: Node) -> CircuitTensor:
-        """The circuit's version of a network tensor."""
-        site = self.e.sites.get(node.name)
-        own_bits = 0
-        if site is not None:
-            own_bits = ((1 << len(site.components)) - 1) << site.start & self.removed
-        inherited = any(self._diverges(name) for name in node.inputs)
-        value = self._apply(node) if inherited else Whole(self._network(node.name))
-        self.before_patch[node.name] = value
-        if site is not None and own_bits:
-            value = self._patch(node, site, value)
+    # --- the circuit ----------------------------------------------------------------------------
+
+    def own(self, node: Node) -> CircuitTensor:
+        """A tensor that no removed component lies upstream of is the network's."""
+        value = self.before_patch[node.name] = Whole(self._network(node.name))
+        return value
+
+    def apply(self, node: Node, inputs: Sequence[CircuitTensor]) -> CircuitTensor:
+        value = self.before_patch[node.name] = self._apply(node, inputs)
         return value
 
     # --- operations on cut tensors -------------------------------------------------------------
 
-    def _apply(self, node: Node) -> CircuitTensor:
+    def _apply(self, node: Node, inputs: Sequence[CircuitTensor]) -> CircuitTensor:
         op = self.e.ops[node.name]
-        inputs = [self.values[name] for name in node.inputs]
         if isinstance(op, ops.Linear | ops.Conv2d):
             return self._layer(node, op, node.inputs[0], inputs[0])
         if len(inputs) == 1:
@@ -314,7 +297,7 @@ class _Encoding:
             return Whole(self._own(node.name, op, self._whole(source, value)))
         weight, bias = op.weight, op.bias
         site = self.e.site_of_source.get(node.name)
-        rows = None if site is None else self._kept_channels(site)
+        rows = None if site is None else self._read_channels(site)
         if rows is not None and len(rows) == 0:
             rows = None  # nothing of it is read; dead-node removal takes it away
         if rows is not None:
@@ -324,11 +307,10 @@ class _Encoding:
         name = self._own(node.name, made, value.node)
         return Whole(name) if rows is None else Unread(name, rows)
 
-    def _kept_channels(self, site: Site) -> Tensor | None:
-        """Channels of a layer that stay, if its removed components are whole channels."""
-        mask = site.unit_mask(self.keep)[0]
-        layer = site.layer
-        if bool(mask.all()) or not _along_channels(mask, layer):
+    def _read_channels(self, site: Site) -> Tensor | None:
+        """Channels of a layer that anyone reads, if its removed components are whole channels."""
+        mask = self.mask.read_in(self.e.network, site.tensor)
+        if mask is None or not _along_channels(mask[0], site.layer):
             return None
         return mask.flatten().nonzero().flatten()
 
@@ -350,9 +332,8 @@ class _Encoding:
 
     # --- patching at a site --------------------------------------------------------------------
 
-    def _patch(self, node: Node, site: Site, value: CircuitTensor) -> CircuitTensor:
-        patching = self.e.claim.patching
-        mask = site.unit_mask(self.keep)[0]
+    def patched(self, node: Node, value: CircuitTensor, kept: Tensor) -> CircuitTensor:
+        patching, site, mask = self.e.claim.patching, self.e.sites[node.name], kept[0]
         channels = _along_channels(mask, site.layer) and site.layer.channel_dim == 0
         if patching.is_fixed:
             patch = self.e.fixed[node.name][0]

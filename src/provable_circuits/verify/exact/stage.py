@@ -38,6 +38,7 @@ from provable_circuits.claims.metrics import Norm
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
 from provable_circuits.network.ops import LeakyReLU, ReLU
+from provable_circuits.network.semantics import CircuitMask
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.encoder import Encoder
 from provable_circuits.verify.encoding.query import InputRange
@@ -238,6 +239,8 @@ class _Question:
         self.hull = hull
         self.index = index
         self.deadline = deadline
+        keep = encoder.components.masks([circuit])
+        self.mask = CircuitMask.of_nodes(encoder.components, keep)
         self.removed = _removed(encoder, circuit)
         self.output = network.graph.outputs[0]
         self.atoms = start.atoms.copy()
@@ -246,7 +249,8 @@ class _Question:
     def constraints(self) -> Constraints | None:
         """What must not exceed zero, as forms over the variables; None if it has no such form."""
         patches = self._patches(self.start.patches, self.hull_forms)
-        run = self.network.run(self.atoms, self.start.z_forms, self.deadline, patches)
+        forms = self.start.z_forms
+        run = self.network.run(self.atoms, forms, self.deadline, self.mask, patches)
         return self._excess(self.atoms, self.start.reference[self.output], run[self.output])
 
     def _patches(
@@ -336,7 +340,7 @@ class _Question:
             at_source = network.run(atoms, _constants(source), deadline)
         patches = self._patches(at_source, {n: _constants(v) for n, v in hull.items()})
         reference = network.run(atoms, _constants(z), deadline)[self.output]
-        output = network.run(atoms, _constants(z), deadline, patches)[self.output]
+        output = network.run(atoms, _constants(z), deadline, self.mask, patches)[self.output]
         constraints = self._excess(atoms, reference, output)
         if constraints is None:
             return None
