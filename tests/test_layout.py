@@ -40,6 +40,66 @@ def test_nothing_in_the_verifier_knows_its_maker() -> None:
     assert {path for path in guarded if path.startswith("verify/")} == set()
 
 
+LABELS = re.compile(r"patch:|at:|.*[~^]")
+"""What the labels of nodes that encoding and lowering add look like."""
+
+
+def test_names_of_nodes_are_not_parsed() -> None:
+    """What a node of a merged graph stands for is its role; names are labels for people."""
+    found = {str(path): _parsed(tree) for path, tree in TREES.items()}
+    assert _parsed(ast.parse("name.startswith('patch:')"))
+    assert _parsed(ast.parse("if '~' in name: pass"))
+    assert _parsed(ast.parse("known.get(f'patch:{name}')"))
+    assert _parsed(ast.parse("points['patch:input']"))
+    assert not _parsed(ast.parse("builder.add(f'{name}~', op)"))
+    assert {path for path, lines in found.items() if lines} == set()
+
+
+def _parsed(tree: ast.AST) -> list[int]:
+    """Lines where such a label is looked for, or looked up."""
+    lines = []
+    for node in ast.walk(tree):
+        looked: list[ast.expr] = []
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            parsing = ("startswith", "endswith", "removeprefix", "removesuffix", "get")
+            if node.func.attr in (*parsing, "split", "rsplit", "partition", "rpartition", "find"):
+                looked = list(node.args)
+        elif isinstance(node, ast.Compare):
+            looked = [node.left, *node.comparators]
+        elif isinstance(node, ast.Subscript):
+            looked = [node.slice]
+        for expression in looked:
+            for part in ast.walk(expression):
+                if (
+                    isinstance(part, ast.Constant)
+                    and isinstance(part.value, str)
+                    and LABELS.match(part.value)
+                    and len(part.value) < 16
+                ):
+                    lines.append(part.lineno)
+    return lines
+
+
+def test_kinds_of_patching_are_asked_for_in_few_files() -> None:
+    """What callers want of a patching is a method or a property of it."""
+    kinds = {"Patching", "FixedPatching", "RangingPatching", "Zero", "Mean", "Constant"}
+    kinds |= {"Reachable", "IntervalHull"}
+    assert _asks(ast.parse("isinstance(claim.patching, Reachable | pc.IntervalHull)"), kinds)
+    assert not _asks(ast.parse("isinstance(node.op, ops.Constant)"), kinds)
+    found = {str(path) for path, tree in TREES.items() if _asks(tree, kinds)}
+    assert len(found) <= 3, found
+
+
+def _asks(tree: ast.AST, kinds: set[str]) -> bool:
+    """Whether something called a patch or patching is asked for its class."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
+            names = set(re.findall(r"\w+", ast.unparse(node.args[1])))
+            if "patch" in ast.unparse(node.args[0]).lower() and names & kinds:
+                return True
+    return False
+
+
 def test_no_test_imports_from_another() -> None:
     found = re.compile(r"^(?:from|import) tests\.[\w.]*\btest_", re.MULTILINE)
     assert found.search("import os\nfrom tests.verify.test_verifier import dense\n")

@@ -203,3 +203,35 @@ def test_ranging_patches_have_a_domain_for_each_input(kind: type[Reachable | Int
 def test_ranging_patches_take_a_radius_or_domains(settings: Any) -> None:
     with pytest.raises(ArgumentError, match=r"Reachable takes either 'eps'.* Got both or neither"):
         Reachable(**settings)
+
+
+def test_each_patching_is_one_of_three_things() -> None:
+    graph = network()
+    fixed = (Zero(), Mean(torch.zeros(2, *graph.input_shape)), Constant(0.5))
+    for one in fixed:
+        assert (one.is_fixed, one.has_source, one.has_boxes) == (True, False, False)
+        assert one.radius is None
+        with pytest.raises(ArgumentError, match="come from no domain"):
+            one.domain(0, [Point([0.0])])
+    source, boxes = Reachable(eps=0.25, p=2), IntervalHull(domains=Box([0.0], [1.0]))
+    assert (source.is_fixed, source.has_source, source.has_boxes) == (False, True, False)
+    assert (boxes.is_fixed, boxes.has_source, boxes.has_boxes) == (False, False, True)
+    assert source.radius == (0.25, 2.0)
+    assert boxes.radius is None
+    for ranging in (source, boxes):
+        with pytest.raises(ArgumentError, match="no single function"):
+            ranging.values(graph.components())
+
+
+def test_means_without_their_data_are_the_same_numbers() -> None:
+    graph = network()
+    components = graph.components()
+    mean = Mean(torch.randn(5, *graph.input_shape, generator=torch.Generator().manual_seed(3)))
+    numbers = mean.without_data(components)
+    assert isinstance(numbers, Constant)
+    values, same = mean.values(components), numbers.values(components)
+    for site in components.sites:
+        assert torch.equal(values[site.tensor], same[site.tensor])
+        assert bool(values[site.tensor].any())
+    zero = Zero()
+    assert zero.without_data(components) is zero

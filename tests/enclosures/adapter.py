@@ -1,11 +1,10 @@
-"""How what the verifier holds is read: the one place that knows names and roles of merged graphs.
+"""How what the verifier holds is read: the one place that knows the roles of merged graphs' inputs.
 
-input ``z`` of the network          the claimed input
-``at:T``                            the network's tensor T at an input that is a single point
-``patch:input``                     the input that patches are taken at
-``patch:T``, an input               patch values of the site T: of its removed units alone, or of
-                                    all units, where a row's range is zero for those kept
-``patch:T``, any other node         the network's tensor T at the patching input
+INPUT                               the claimed input
+AT_POINT                            the network's tensor at an input that is a single point
+PATCH_INPUT                         the input that patches are taken at
+PATCH_VALUES                        patch values of a site: of its removed units alone, or of all
+                                    units, where a row's range is zero for those kept
 a tensor of ``Query.tensors``       the circuit's version of a tensor, before its patch
 """
 
@@ -27,7 +26,8 @@ from provable_circuits.verify.configuration import DEFAULT, Configuration
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.batched import Gate
 from provable_circuits.verify.encoding.circuit_tensor import Cut, Unread, ZeroFilled
-from provable_circuits.verify.encoding.encoder import InputRange, Query
+from provable_circuits.verify.encoding.query import InputRange, Query
+from provable_circuits.verify.encoding.roles import Role, RoleKind
 from provable_circuits.verify.verdict import Verdict
 from provable_circuits.verify.verifier import Verifier
 
@@ -102,8 +102,9 @@ class Regime:
 class Merged:
     """Merged graphs of one claim at points: what their inputs and then all their nodes are."""
 
-    def __init__(self, truth: Truth, points: Points) -> None:
+    def __init__(self, truth: Truth, points: Points, roles: Mapping[str, Role]) -> None:
         self.truth = truth
+        self.roles = roles
         self.points = points
         self.at = truth.network((points.z, points.z))
         self._found: dict[int, tuple[Graph, dict[str, Interval]]] = {}
@@ -132,16 +133,17 @@ class Merged:
         points, truth = self.points, self.truth
         found: dict[str, Interval] = {}
         for name in graph.inputs:
-            site = name.removeprefix("patch:")
-            if name == truth.graph.inputs[0]:
+            role = self._role(name)
+            site = role.tensor
+            if role.kind is RoleKind.INPUT:
                 value = points.z[which]
-            elif name.startswith("at:"):
-                lower, upper = self.at[name.removeprefix("at:")]
+            elif role.kind is RoleKind.AT_POINT:
+                lower, upper = self.at[site]
                 found[name] = (lower[which], upper[which])
                 continue
-            elif name == "patch:input" and points.source is not None:
+            elif role.kind is RoleKind.PATCH_INPUT and points.source is not None:
                 value = points.source[which]
-            elif points.values is not None and site in points.values:
+            elif role.kind is RoleKind.PATCH_VALUES and points.values is not None:
                 value = points.values[site][which]
                 if graph[name].shape == value.shape[1:] and ranges is not None and rows is not None:
                     box = ranges[name]
@@ -155,12 +157,18 @@ class Merged:
             found[name] = (value, value)
         return found
 
+    def _role(self, name: str) -> Role:
+        """The role of an input; the network's own graph, which nobody encoded, has one."""
+        if name not in self.roles and name == self.truth.graph.inputs[0]:
+            return Role(RoleKind.INPUT, name)
+        return self.roles[name]
+
     def inputs(self, graph: Graph, circuit: Circuit, moved: bool) -> dict[str, Interval]:
         """The inputs of a graph at all points; without those that are ``moved`` into boxes."""
         given = [
             name
             for name in graph.inputs
-            if not (moved and name.removeprefix("patch:") in self.truth.sites)
+            if not (moved and self._role(name).kind is RoleKind.PATCH_VALUES)
         ]
         nodes = [graph[name] for name in given]
         return self.feeds(Graph(nodes, given, given), circuit, torch.arange(len(self.points)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from tests.enclosures import adapter
@@ -18,6 +19,10 @@ from torch import Tensor
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.rounding import Interval
 from provable_circuits.verify.bounding.bounds import Bounds
+from provable_circuits.verify.encoding.roles import Role
+
+Key = TypeVar("Key", str, Role)
+"""A node by its name in one graph, or by its role in all of them."""
 
 MOST_NUMBERS = 2**21
 """Numbers that are compared at once, at most: of many pairs of rows and points, some are."""
@@ -56,6 +61,8 @@ class Comparison:
         self.contradictions: list[Contradiction] = []
         self.counts: Counter[str] = Counter()
         self.circuit: Circuit = truth.components.full()
+        self.roles: dict[str, Role] = {}
+        """The roles of the nodes of all merged graphs so far."""
         self.below = 0
         """How deep in the bounding of subdomains the verifier is."""
         self.take(points)
@@ -63,7 +70,7 @@ class Comparison:
     def take(self, points: Points) -> None:
         """Compare at these points from now on."""
         self.points = points
-        self.merged = adapter.Merged(self.truth, points)
+        self.merged = adapter.Merged(self.truth, points, self.roles)
 
     def note(self, kind: str, where: str, detail: str) -> None:
         """Something is wrong."""
@@ -89,7 +96,7 @@ class Comparison:
         return False
 
     def by_input(
-        self, kind: str, held: Mapping[str, Interval], true: Mapping[str, Interval]
+        self, kind: str, held: Mapping[Key, Interval], true: Mapping[Key, Interval]
     ) -> None:
         """Compare enclosures with a row for each of the claim's inputs, or one for all."""
         index = self.points.index
@@ -98,8 +105,8 @@ class Comparison:
                 continue
             if len(lower) > 1:
                 lower, upper = lower[index], upper[index]
-            self.compare(kind, name, (lower, upper), true[name])
-            self.crossed(kind, name, (lower, upper))
+            self.compare(kind, str(name), (lower, upper), true[name])
+            self.crossed(kind, str(name), (lower, upper))
 
     def crossed(self, kind: str, where: str, held: Interval) -> None:
         """Note enclosures of a whole domain that hold nothing at all."""

@@ -12,7 +12,7 @@ from provable_circuits.network.circuit import Circuit
 from provable_circuits.rounding import Interval
 from provable_circuits.verify.bounding.differential import Known
 from provable_circuits.verify.encoding.batched import BatchedProblem
-from provable_circuits.verify.encoding.encoder import Query
+from provable_circuits.verify.encoding.query import Query
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict
 from provable_circuits.verify.verifier import Verifier
 
@@ -22,6 +22,7 @@ class Questions(Comparison):
 
     def encoded(self, query: Query) -> None:
         """A query says what its circuit's plain run says."""
+        self.roles.update(query.roles)
         run = self.truth.run(query.circuit, self.points)
         true = self.merged.nodes(query.graph, query.circuit)
         for node, channels, value in adapter.expected(query, run):
@@ -55,6 +56,7 @@ class Questions(Comparison):
 
     def batched(self, batched: BatchedProblem) -> None:
         """A query about many circuits says what their plain runs say."""
+        self.roles.update(batched.roles)
         count = len(self.truth.claim.inputs)
         for c in {0, len(batched.circuits) - 1}:
             problems = c * count + self.points.index
@@ -89,11 +91,11 @@ class Questions(Comparison):
         )
         for name, value in self.merged.at.items():
             self.compare("lowering", name, network[name], value)
-        common = dict(network)
+        common = {encoder.network_role(name): pair for name, pair in network.items()}
         source = self.points.source
         if source is not None:
             ends = adapter.evaluated(encoder.network, {encoder.z: (source, source)}, len(source))
-            common |= {f"patch:{name}": pair for name, pair in ends.items()}
+            common |= {encoder.source_role(name): pair for name, pair in ends.items()}
         self.by_input("memory, whole", memory.whole, common)
         started = {name: ends for name, (ends, _) in memory.started.items()}
         self.by_input("memory, started", started, common)
@@ -101,7 +103,8 @@ class Questions(Comparison):
             query = verifier.knowledge.last.query
             before, self.circuit = self.circuit, query.circuit
             true = self.merged.nodes(query.graph, query.circuit)
-            self.by_input("known", verifier.knowledge.last.ends, {**common, **true})
+            own = {query.roles[name]: value for name, value in true.items()}
+            self.by_input("known", verifier.knowledge.last.ends, {**common, **own})
             self.circuit = before
 
     def verdict(self, circuit: Circuit, verdict: Verdict, more: Points | None = None) -> None:

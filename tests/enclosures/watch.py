@@ -26,7 +26,8 @@ from provable_circuits.verify.bounding.redundant import RedundantRemoval
 from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
 from provable_circuits.verify.branching.subdomains import Subdomains
 from provable_circuits.verify.encoding.batched import BatchedProblem
-from provable_circuits.verify.encoding.encoder import Encoder, Query
+from provable_circuits.verify.encoding.encoder import Encoder
+from provable_circuits.verify.encoding.query import Query
 from provable_circuits.verify.neuron_hull.search import HullSearch
 from provable_circuits.verify.reuse import tightening
 from provable_circuits.verify.reuse.memory import Memory
@@ -44,6 +45,7 @@ class Watch(SubdomainWatch, Questions):
         with ExitStack() as stack:
             for owner, name, make in (
                 (Encoder, "encode", self._hook_encode),
+                (Encoder, "patch_source", self._hook_source),
                 (screen_module, "encode_batch", self._hook_together),
                 (question_module.Question, "answer", self._hook_answer),
                 (Bounds, "compute", self._hook_compute),
@@ -71,6 +73,14 @@ class Watch(SubdomainWatch, Questions):
             return query
 
         return encode
+
+    def _hook_source(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        def patch_source(encoder: Encoder) -> Any:
+            graph, ranges, roles = plain(encoder)
+            self.roles.update(roles)
+            return graph, ranges, roles
+
+        return patch_source
 
     def _hook_answer(self, plain: Callable[..., Verdict]) -> Callable[..., Verdict]:
         def answer(question: question_module.Question) -> Verdict:

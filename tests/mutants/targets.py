@@ -29,6 +29,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/verify/bounding/test_differential_by_hand.py",
     ),
     "verify/encoding/encoder.py": ("tests/verify/encoding/test_encoder.py",),
+    "verify/encoding/query.py": ("tests/verify/encoding/test_encoder.py",),
     "verify/encoding/circuit_tensor.py": (
         "tests/verify/encoding/test_circuit_tensor.py",
         "tests/verify/encoding/test_encoder.py",

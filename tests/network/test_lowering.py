@@ -51,6 +51,19 @@ def test_lowering_keeps_the_function_and_the_names(name: str) -> None:
         assert torch.equal(found[tensor], wanted[tensor])
 
 
+def test_a_tensor_named_like_one_that_lowering_adds_keeps_its_name() -> None:
+    builder = GraphBuilder()
+    middle = builder.add("middle", Clip(-0.5, 0.75), builder.input("x", (3,)))
+    again = builder.add("middle^low", Linear(torch.eye(3) * 2), middle)
+    graph = builder.build([builder.add("middle^floor", ReLU(), again)])
+    lowered = lower(graph)
+    x = torch.tensor([[-2.0, 0.25, 3.0]], dtype=torch.float64)
+    wanted, found = graph.activations(x), lowered.activations(x)
+    assert lowered.outputs == graph.outputs
+    for tensor in ("middle", "middle^low", "middle^floor"):
+        assert torch.equal(found[tensor], wanted[tensor])
+
+
 def test_a_network_of_other_operations_is_left_as_it_is() -> None:
     builder = GraphBuilder()
     graph = builder.build([builder.add("fc", Linear(torch.eye(2)), builder.input("x", (2,)))])

@@ -142,7 +142,7 @@ def test_patches_that_range_are_refused() -> None:
     circuit = dense_graph().components().full()
     for patch in (pc.Reachable(eps=0.1), pc.IntervalHull(eps=0.1)):
         with pytest.raises(ArgumentError, match="no single function"):
-            circuit.to_graph(patch)  # type: ignore[arg-type]
+            circuit.to_graph(patch)
 
 
 def test_patches_that_differ_between_samples_are_refused() -> None:

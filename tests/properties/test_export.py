@@ -22,7 +22,8 @@ from provable_circuits.network.ops import Linear, ReLU
 from provable_circuits.properties.export import Exported, export_query, query_property
 from provable_circuits.properties.verify import decide
 from provable_circuits.properties.vnnlib import Case, read_property
-from provable_circuits.verify.encoding.encoder import Encoder, Query
+from provable_circuits.verify.encoding.encoder import Encoder
+from provable_circuits.verify.encoding.query import Query
 
 PLAIN = {"MatMul", "Add", "Relu", "LeakyRelu", "Sigmoid", "Tanh", "Identity", "Shape", "Expand"}
 

@@ -10,7 +10,7 @@ from provable_circuits.properties.input_split import Bisection
 from provable_circuits.properties.vnnlib import Case
 from provable_circuits.verify.bounding.bounds import Structure
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.encoding.encoder import InputRange
+from provable_circuits.verify.encoding.query import InputRange
 
 
 def f64(values: object) -> Tensor:

@@ -10,9 +10,10 @@ from torch import nn
 import provable_circuits as pc
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.graph import GraphBuilder
-from provable_circuits.network.ops import Linear, ReLU
+from provable_circuits.network.ops import Clip, Linear, ReLU
 from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.deadline import Deadline
+from provable_circuits.verify.encoding.roles import RoleKind
 
 
 def test_a_margin_that_overflows_is_refused() -> None:
@@ -49,15 +50,40 @@ def test_leaks_that_float32_does_not_hold_stay_below(leak: float, scale: float, 
         assert not verdict.proved
 
 
-@pytest.mark.parametrize("name", ["patch:a", "at:a", "a~1", "a^above", "patch:input"])
-def test_names_that_proofs_keep_for_themselves_are_refused(name: str) -> None:
-    builder = GraphBuilder()
-    x = builder.input("x", (1,))
-    hidden = builder.add("r", ReLU(), builder.add(name, Linear(torch.ones(2, 1)), x))
-    graph = builder.build([builder.add("out", Linear(torch.ones(2, 2)), hidden)])
-    claim = pc.Claim(pc.Ball([0.5], 0.1), pc.Reachable(eps=0.1), pc.MaxAbs(1.0))
-    with pytest.raises(ArgumentError, match="rename"):
-        pc.Verifier(graph.components("neuron"), claim)
+@pytest.mark.parametrize("name", ["patch:a", "at:a", "a~1", "b^above", "patch:input"])
+@pytest.mark.parametrize("patching", [pc.Zero(), pc.Reachable(eps=0.1), pc.IntervalHull(eps=0.1)])
+def test_names_like_those_that_a_proof_gives_change_nothing(
+    name: str, patching: pc.Patching
+) -> None:
+    """Nothing is read from names: what is remembered of one tensor is never taken for another."""
+
+    def verdicts(hidden: str) -> list[tuple[str, str, float]]:
+        builder, w = GraphBuilder(), torch.Generator().manual_seed(4)
+        x = builder.input("x", (2,))
+        first = builder.add("a", Linear(torch.randn(3, 2, generator=w)), x)
+        clipped = builder.add("b", Clip(0.0, 1.5), first)
+        second = builder.add(hidden, Linear(torch.randn(3, 3, generator=w)), clipped)
+        third = builder.add("r", ReLU(), second)
+        graph = builder.build([builder.add("out", Linear(torch.randn(2, 3, generator=w)), third)])
+        components = graph.components("neuron")
+        assert name == hidden or hidden == "plain"
+        found = []
+        for tolerance in (0.3, 1.2):
+            claim = pc.Claim(pc.Ball([0.5, -0.3], 0.1), patching, pc.MaxAbs(tolerance))
+            verifier = pc.Verifier(components, claim)
+            for i in range(len(components)):
+                circuit = components.full().remove(components.names[i])
+                verdict = verifier.ask(circuit, timeout=60.0)
+                found.append(
+                    (
+                        verdict.kind,
+                        str(verdict.stage),
+                        round(float(getattr(verdict, "bound", 0.0)), 9),
+                    )
+                )
+        return found
+
+    assert verdicts(name) == verdicts("plain")
 
 
 def test_ordinary_names_do_not_collide_with_what_a_proof_adds() -> None:
@@ -129,8 +155,8 @@ def test_unfinished_work_of_other_questions_is_kept(monkeypatch: pytest.MonkeyPa
     verifier = pc.Verifier(circuit.components, claim, configuration=large)
     query = verifier.encoder.encode(circuit)
     sources = [n.inputs[0] for n in query.graph.nodes if isinstance(n.op, ReLU)]
-    begun = [name for name in sources if name.startswith("patch:")][-1]
-    shape = (1, *query.graph[begun].shape)
+    node = [n for n in sources if query.roles[n].kind is RoleKind.PATCH_SOURCE][-1]
+    begun, shape = query.roles[node], (1, *query.graph[node].shape)
     ends = (torch.full(shape, -9e9).double(), torch.full(shape, 9e9).double())
     verifier.knowledge.memory.started[begun] = (ends, torch.zeros(shape, dtype=torch.bool))
     monkeypatch.setattr(Deadline, "passed", property(lambda _: True))

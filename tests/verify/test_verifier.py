@@ -16,6 +16,7 @@ from provable_circuits.verify.bounding.bounds import Bounds, Structure
 from provable_circuits.verify.bounding.differential import DifferentialBounds, Known
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.configuration import DEFAULT, Configuration
+from provable_circuits.verify.encoding.roles import by_role
 
 CPU = torch.device("cpu")
 
@@ -74,7 +75,7 @@ def test_enclosures_by_difference_contain_what_the_smaller_circuit_computes(
         bounds.compute()
         smaller = verifier.encoder.encode(small)
         found = DifferentialBounds(verifier.encoder).enclosures(
-            Known(large, query, bounds.ends), smaller
+            Known(large, query, by_role(bounds.ends, query.roles)), smaller
         )
         generator = torch.Generator().manual_seed(trial)
         for _ in range(20):

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from provable_circuits.arguments import parameter, refused
 from provable_circuits.claims.domains import Ball, Box, Domain
-from provable_circuits.claims.patching import Patching, RangingPatching
+from provable_circuits.claims.patching import Patching
 from provable_circuits.network.arrays import real_tensor
 
 
@@ -103,7 +103,7 @@ def domain_text(domain: Domain, scale: Normalisation | None) -> str:
 def patching_text(patching: Patching, scale: Normalisation | None) -> str:
     """The same of a patching."""
     text = repr(patching)
-    if scale is None or not isinstance(patching, RangingPatching) or patching.eps is None:
+    if scale is None or patching.radius is None:
         return text
-    new = f"eps={scale.eps_words(patching.eps, patching.p)}"
-    return text.replace(f"eps={patching.eps:g}", new, 1)
+    eps, p = patching.radius
+    return text.replace(f"eps={eps:g}", f"eps={scale.eps_words(eps, p)}", 1)

@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -30,12 +30,51 @@ BATCH = 256
 """Samples that go through the network together while means are taken."""
 
 
-class Patching(ABC):  # noqa: B024  (a word for both kinds, which share no method)
-    """What removed components output."""
+class Patching(ABC):
+    """What removed components output.
+
+    One of three things is true of a patching, and says what a removed unit's value is.
+
+    Attributes:
+        is_fixed: one number for each unit, which ``values`` gives.
+        has_source: what the network computes at one common input of ``domain``.
+        has_boxes: any number of the unit's interval over ``domain``, independently.
+    """
+
+    is_fixed: ClassVar[bool] = False
+    has_source: ClassVar[bool] = False
+    has_boxes: ClassVar[bool] = False
+
+    @abstractmethod
+    def description(self, radius: str | None = None) -> str:
+        """What a removed component outputs, in words; ``radius`` is how the eps is told."""
+
+    def values(self, components: Components) -> Mapping[str, Tensor]:
+        """For each site's tensor, by name, float64 values [1, *shape] for its units, if fixed."""
+        raise ArgumentError(
+            "The 'patch' parameter must give each removed unit one value, as Zero, Mean and "
+            "Constant do: a circuit whose patches range is no single function. "
+            f"Got {self!r} instead."
+        )
+
+    def domain(self, index: int, inputs: Sequence[Domain]) -> Domain:
+        """The domain that patch values come from for the input at ``index``, if they range."""
+        raise ArgumentError(f"The values of {self!r} are fixed and come from no domain.")
+
+    @property
+    def radius(self) -> tuple[float, float] | None:
+        """The radius and the norm of the balls that values range over, where these are balls."""
+        return None
+
+    def without_data(self, components: Components) -> Patching:
+        """The same patching of these components, with numbers in place of data."""
+        return self
 
 
 class FixedPatching(Patching):
     """A patching that gives every unit one value."""
+
+    is_fixed: ClassVar[bool] = True
 
     @abstractmethod
     def values(self, components: Components) -> Mapping[str, Tensor]:
@@ -51,6 +90,9 @@ class Zero(FixedPatching):
             site.tensor: torch.zeros(1, *site.layer.shape, dtype=torch.float64)
             for site in components.sites
         }
+
+    def description(self, radius: str | None = None) -> str:
+        return "zero"
 
     def __repr__(self) -> str:
         return "Zero()"
@@ -82,6 +124,13 @@ class Mean(FixedPatching):
         if graph.digest not in self._means:
             self._means[graph.digest] = mean_activations(graph, self.data)
         return self._means[graph.digest]
+
+    def without_data(self, components: Components) -> Patching:
+        values = self.values(components)
+        return Constant({site.layer.name: values[site.tensor][0] for site in components.sites})
+
+    def description(self, radius: str | None = None) -> str:
+        return "its mean over some data"
 
     def __repr__(self) -> str:
         return "Mean(data)"
@@ -128,6 +177,9 @@ class Constant(FixedPatching):
                     f"{list(site.layer.shape)}. Got {list(tensor.shape)} instead."
                 ) from None
         return values
+
+    def description(self, radius: str | None = None) -> str:
+        return "a fixed value"
 
     def __repr__(self) -> str:
         return f"Constant({'by layer' if isinstance(self.value, Mapping) else self.value})"
@@ -225,6 +277,15 @@ class RangingPatching(Patching):
             )
         return self.domains[index]
 
+    @property
+    def radius(self) -> tuple[float, float] | None:
+        return None if self.eps is None else (self.eps, self.p)
+
+    def _region(self, radius: str | None) -> str:
+        if self.eps is None:
+            return "of a region"
+        return f"within {radius or f'{self.eps:.4g}'} of the claimed one"
+
     def __repr__(self) -> str:
         what = f"eps={self.eps:g}" if self.eps is not None else "domains"
         return f"{type(self).__name__}({what})"
@@ -237,6 +298,14 @@ class Reachable(RangingPatching):
     That input ranges over the whole domain, independently of the claimed input.
     """
 
+    has_source: ClassVar[bool] = True
+
+    def description(self, radius: str | None = None) -> str:
+        return (
+            f"whatever the network computes in its place at some input {self._region(radius)}, "
+            "the same input for all removed components"
+        )
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class IntervalHull(RangingPatching):
@@ -245,3 +314,11 @@ class IntervalHull(RangingPatching):
     The intervals are those of plain interval propagation of the domain through the network, node by
     node, rounded outward. They are part of the claim.
     """
+
+    has_boxes: ClassVar[bool] = True
+
+    def description(self, radius: str | None = None) -> str:
+        return (
+            f"any value of the interval that bounds it over all inputs {self._region(radius)}, "
+            "each unit independently of the others"
+        )

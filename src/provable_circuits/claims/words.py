@@ -24,15 +24,7 @@ from provable_circuits.claims.metrics import (
     target_outputs,
 )
 from provable_circuits.claims.normalisation import Normalisation, spread
-from provable_circuits.claims.patching import (
-    Constant,
-    IntervalHull,
-    Mean,
-    Patching,
-    RangingPatching,
-    Reachable,
-    Zero,
-)
+from provable_circuits.claims.patching import Patching
 
 POINT = "the input itself, and no other"
 """Where an input ranges that does not move."""
@@ -78,30 +70,9 @@ def _ball_words(ball: Ball, scale: Normalisation | None) -> str:
 
 def patching_words(patching: Patching, scale: Normalisation | None = None) -> str:
     """What a removed component outputs; radii in pixel scale first, if inputs were normalised."""
-    if isinstance(patching, Zero):
-        return "zero"
-    if isinstance(patching, Mean):
-        return "its mean over some data"
-    if isinstance(patching, Constant):
-        return "a fixed value"
-    if isinstance(patching, RangingPatching):
-        region = "of a region"
-        if patching.eps is not None:
-            radius = f"{patching.eps:.4g}"
-            if scale is not None:
-                radius = scale.eps_words(patching.eps, patching.p)
-            region = f"within {radius} of the claimed one"
-        if isinstance(patching, Reachable):
-            return (
-                f"whatever the network computes in its place at some input {region}, "
-                "the same input for all removed components"
-            )
-        if isinstance(patching, IntervalHull):
-            return (
-                f"any value of the interval that bounds it over all inputs {region}, "
-                "each unit independently of the others"
-            )
-    return repr(patching)
+    radius = patching.radius
+    told = None if scale is None or radius is None else scale.eps_words(*radius)
+    return patching.description(told)
 
 
 def metric_words(metric: Metric) -> str:

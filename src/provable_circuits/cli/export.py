@@ -16,7 +16,6 @@ from provable_circuits.errors import ArgumentError, DataError, ModelFileError
 from provable_circuits.network.ops import Conv2d, Linear
 
 if TYPE_CHECKING:
-    from provable_circuits.claims.patching import FixedPatching
     from provable_circuits.cli.claims import DataOptions
     from provable_circuits.cli.runs import Found
 
@@ -174,7 +173,7 @@ def _patch(
     named: str | None,
     value: float | None,
     over: Path | None,
-) -> tuple[FixedPatching, str]:
+) -> tuple[pc.Patching, str]:
     """A fixed patching, and in words what removed components output."""
     if value is not None and named is not None:
         raise ArgumentError("Give either --patching or --patch-value, not both.")
@@ -198,9 +197,7 @@ def _patch(
     if data is None:
         raise ArgumentError("Say over which data means are taken: --patch-data.")
     if asked is not None and asked.patching == "mean" and over is None:
-        patching = found.claim(network, data).patching
-        if isinstance(patching, pc.Mean):
-            return patching, "their means, as in the run"
+        return found.claim(network, data).patching, "their means, as in the run"
     warning = data.warning(network)
     if warning is not None:
         say(warning)

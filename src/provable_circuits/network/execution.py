@@ -1,11 +1,6 @@
-"""Plain execution: what a network and its circuits compute. This is the reference semantics.
+"""Plain execution: what a network and its circuits compute, in floating point.
 
-A circuit's run computes the network node by node. At every site (the tensor at which the
-components of a layer are cut) the units of removed components take their patch value instead of
-the value just computed, and everything downstream sees that:
-
-    h_site = where(kept, h_site, patch_site)
-
+What a circuit computes is defined in ``network/semantics.py``; here it is done with numbers.
 Many circuits run in one call. A tensor that no removal has touched yet is the same for all of them
 and is computed once for the batch; from the first site at which circuits differ on, tensors carry
 ``circuits x batch`` samples.
@@ -23,12 +18,18 @@ from torch import Tensor
 from provable_circuits.arguments import got, parameter, refused
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.arrays import as_tensor
-from provable_circuits.network.ops import Input, Op
+from provable_circuits.network.graph import Graph, Node
+from provable_circuits.network.ops import Op
+from provable_circuits.network.semantics import (
+    NOTHING_REMOVED,
+    Arithmetic,
+    CircuitMask,
+    interpret,
+)
 
 if TYPE_CHECKING:
     from provable_circuits.network.circuit import Circuit
     from provable_circuits.network.components import Components
-    from provable_circuits.network.graph import Graph
 
 CHUNK_ELEMENTS = 2**23
 """Numbers in the largest tensor of one chunk of circuits: 64 MB in float64."""
@@ -79,7 +80,9 @@ def evaluate(
 ) -> dict[str, Tensor]:
     """The ``wanted`` tensors (the outputs by default) for fed inputs, in the inputs' dtype."""
     wanted = graph.outputs if wanted is None else wanted
-    return _walk(graph, feeds, wanted, {}, circuits=1)
+    floats = Floats(graph, feeds, wanted)
+    found = interpret(graph, NOTHING_REMOVED, floats, wanted)
+    return {name: _for_all(value, floats.batch) for name, value in found.items()}
 
 
 def run_circuits(
@@ -131,11 +134,11 @@ def circuit_activations(
     if torch.is_grad_enabled():
         batch = batch.clone().requires_grad_()
     values = patch_values(components, patch, batch)
-    keep = components.masks([circuit]).to(batch.device)
-    patches = {
-        site.tensor: (site.unit_mask(keep), values[site.tensor]) for site in components.sites
-    }
-    return _walk(components.graph, {components.graph.inputs[0]: batch}, wanted, patches, circuits=1)
+    mask = CircuitMask.of_nodes(components, components.masks([circuit]).to(batch.device))
+    graph = components.graph
+    floats = Floats(graph, {graph.inputs[0]: batch}, wanted, values)
+    found = interpret(graph, mask, floats, wanted)
+    return {name: _for_all(value, len(batch)) for name, value in found.items()}
 
 
 def patch_values(
@@ -183,58 +186,64 @@ def _run_chunk(
     components: Components, keep: Tensor, batch: Tensor, patch: Mapping[str, Tensor]
 ) -> Tensor:
     """One chunk; ``keep`` is [circuits, components], true where a component is kept."""
-    graph = components.graph
-    count = keep.shape[0]
-    patches: dict[str, tuple[Tensor, Tensor]] = {}
-    for site in components.sites:
-        mask = site.unit_mask(keep)
-        if not bool(mask.all()):
-            patches[site.tensor] = (mask, patch[site.tensor])
-    feeds = {graph.inputs[0]: batch}
-    output = _walk(graph, feeds, graph.outputs[:1], patches, count)[graph.outputs[0]]
+    graph, count = components.graph, keep.shape[0]
+    mask = CircuitMask.of_nodes(components, keep)
+    floats = Floats(graph, {graph.inputs[0]: batch}, graph.outputs[:1], patch, count)
+    output = interpret(graph, mask, floats, graph.outputs[:1])[graph.outputs[0]]
+    output = _for_all(output, len(batch))
     if output.shape[0] == batch.shape[0]:
         return output.expand(count, *output.shape)
     return output.reshape(count, -1, *output.shape[1:])
 
 
-def _walk(
-    graph: Graph,
-    feeds: Mapping[str, Tensor],
-    wanted: Sequence[str],
-    patches: Mapping[str, tuple[Tensor, Tensor]],
-    circuits: int,
-) -> dict[str, Tensor]:
-    """Compute node by node, patching at sites, and forget tensors after their last reader.
+class Floats(Arithmetic[Tensor]):
+    """Plain floating point, for a batch of inputs and any number of circuits.
 
-    If a fed input requires its gradient, every wanted tensor does, constants among them.
+    A tensor has ``batch`` samples, or one, as long as circuits agree on it, else ``circuits x
+    batch``.
+
+    Args:
+        graph: the network.
+        feeds: its inputs, by name.
+        wanted: tensors that will be asked for; if an input requires its gradient, each of them
+            does, constants among them.
+        patch: by site, patch values that broadcast to [batch, *shape].
+        circuits: how many circuits.
     """
-    example = next(iter(feeds.values()), torch.empty(1, dtype=torch.float64))
-    batch = max((value.shape[0] for value in feeds.values()), default=1)
-    traced = torch.is_grad_enabled() and any(value.requires_grad for value in feeds.values())
-    ops = operations(graph, example.dtype, example.device)
-    last_reader = {source: node.name for node in graph.nodes for source in node.inputs}
-    held: dict[str, Tensor] = {}
-    keep = set(wanted)
-    for node in graph.nodes:
-        if isinstance(node.op, Input):
-            if node.name not in feeds:
-                raise ArgumentError(f"The graph's input {node.name!r} was not given.")
-            value = feeds[node.name]
-        else:
-            value = ops[node.name].forward(*_aligned([held[n] for n in node.inputs], circuits))
-        if node.name in patches:
-            mask, patch = patches[node.name]
-            shared = value.shape[0] <= batch
-            own = value.unsqueeze(0) if shared else value.unflatten(0, (circuits, -1))
-            patched = torch.where(mask.unsqueeze(1), own, patch)
-            value = patched.expand(circuits, batch, *node.shape).flatten(0, 1)
-        if traced and node.name in keep and not value.requires_grad:  # a constant
-            value = value.expand(max(batch, len(value)), *node.shape).clone().requires_grad_()
-        held[node.name] = value
-        for source in node.inputs:
-            if last_reader[source] == node.name and source not in keep:
-                held.pop(source, None)
-    return {name: _for_all(held[name], batch) for name in wanted}
+
+    def __init__(
+        self,
+        graph: Graph,
+        feeds: Mapping[str, Tensor],
+        wanted: Sequence[str] = (),
+        patch: Mapping[str, Tensor] | None = None,
+        circuits: int = 1,
+    ) -> None:
+        example = next(iter(feeds.values()), torch.empty(1, dtype=torch.float64))
+        self.feeds = feeds
+        self.patch = patch or {}
+        self.circuits = circuits
+        self.batch = max((value.shape[0] for value in feeds.values()), default=1)
+        self.ops = operations(graph, example.dtype, example.device)
+        traced = torch.is_grad_enabled() and any(value.requires_grad for value in feeds.values())
+        self._traced = frozenset(wanted if traced else ())
+
+    def own(self, node: Node) -> Tensor:
+        if node.name not in self.feeds:
+            raise ArgumentError(f"The graph's input {node.name!r} was not given.")
+        return self.feeds[node.name]
+
+    def apply(self, node: Node, inputs: Sequence[Tensor]) -> Tensor:
+        value = self.ops[node.name].forward(*_aligned(inputs, self.circuits))
+        if node.name in self._traced and not value.requires_grad:  # a constant
+            value = value.expand(max(self.batch, len(value)), *node.shape).clone().requires_grad_()
+        return value
+
+    def patched(self, node: Node, value: Tensor, kept: Tensor) -> Tensor:
+        shared = value.shape[0] <= self.batch
+        own = value.unsqueeze(0) if shared else value.unflatten(0, (self.circuits, -1))
+        patched = torch.where(kept.unsqueeze(1), own, self.patch[node.name])
+        return patched.expand(self.circuits, self.batch, *node.shape).flatten(0, 1)
 
 
 def _for_all(value: Tensor, batch: int) -> Tensor:
@@ -242,7 +251,7 @@ def _for_all(value: Tensor, batch: int) -> Tensor:
     return value if len(value) != 1 or batch == 1 else value.expand(batch, *value.shape[1:])
 
 
-def _aligned(values: list[Tensor], circuits: int) -> list[Tensor]:
+def _aligned(values: Sequence[Tensor], circuits: int) -> list[Tensor]:
     """Repeat what is the same for all circuits where another operand differs between them."""
     most = max((value.shape[0] for value in values), default=0)
     return [

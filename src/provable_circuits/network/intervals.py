@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
+from torch import Tensor
 
 from provable_circuits.network.execution import operations
-from provable_circuits.network.graph import Graph
-from provable_circuits.network.ops import Input
+from provable_circuits.network.graph import Graph, Node
+from provable_circuits.network.semantics import NOTHING_REMOVED, Arithmetic, interpret
 from provable_circuits.rounding import Interval
 
 
@@ -22,12 +23,36 @@ def propagate(graph: Graph, inputs: Mapping[str, Interval]) -> dict[str, Interva
     Returns:
         For each tensor, by name, ends with the same batch dimension (one where it is constant).
     """
-    device = next((lower.device for lower, _ in inputs.values()), torch.device("cpu"))
-    ops = operations(graph, torch.float64, device)
-    found: dict[str, Interval] = {}
-    for node in graph.nodes:
-        if isinstance(node.op, Input):
-            found[node.name] = inputs[node.name]
-        else:
-            found[node.name] = ops[node.name].interval(*(found[name] for name in node.inputs))
-    return found
+    names = [node.name for node in graph.nodes]
+    return interpret(graph, NOTHING_REMOVED, Intervals(graph, inputs), names)
+
+
+class Intervals(Arithmetic[Interval]):
+    """Enclosures, every rounding error included; each row of the batch is a circuit of its own.
+
+    Args:
+        graph: the network.
+        inputs: for each input, lower and upper ends, float64, with a batch dimension.
+        patch: by site, ends of patch values that broadcast to [batch, *shape].
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        inputs: Mapping[str, Interval],
+        patch: Mapping[str, Interval] | None = None,
+    ) -> None:
+        device = next((lower.device for lower, _ in inputs.values()), torch.device("cpu"))
+        self.inputs = inputs
+        self.patch = patch or {}
+        self.ops = operations(graph, torch.float64, device)
+
+    def own(self, node: Node) -> Interval:
+        return self.inputs[node.name]
+
+    def apply(self, node: Node, inputs: Sequence[Interval]) -> Interval:
+        return self.ops[node.name].interval(*inputs)
+
+    def patched(self, node: Node, value: Interval, kept: Tensor) -> Interval:
+        lower, upper = self.patch[node.name]
+        return torch.where(kept, value[0], lower), torch.where(kept, value[1], upper)

@@ -24,6 +24,7 @@ from provable_circuits.network.ops import (
     Gather,
     Input,
     MaxPool2d,
+    Op,
     ReLU,
     Shape,
     Subtract,
@@ -34,7 +35,7 @@ def lower(graph: Graph) -> Graph:
     """The graph without Clip and MaxPool2d; the graph itself if it has none."""
     if not any(isinstance(node.op, Clip | MaxPool2d) for node in graph.nodes):
         return graph
-    builder = GraphBuilder()
+    builder = _LoweringBuilder(graph)
     names: dict[str, str] = {}
     for node in graph.nodes:
         sources = [names[name] for name in node.inputs]
@@ -49,32 +50,50 @@ def lower(graph: Graph) -> Graph:
     return builder.build([names[name] for name in graph.outputs])
 
 
+class _LoweringBuilder(GraphBuilder):
+    """Gives what lowering adds names that no tensor of the original has."""
+
+    def __init__(self, original: Graph) -> None:
+        super().__init__()
+        self._original = original
+
+    def helper(self, name: str, op: Op, *inputs: str) -> str:
+        """Add an operation that the original does not have."""
+        while name in self._original:
+            name += "^"
+        return self.add(name, op, *inputs)
+
+
 def _number(value: float) -> Tensor:
     return torch.tensor(value, dtype=torch.float64)
 
 
-def _clip(builder: GraphBuilder, node: Node, op: Clip, source: str) -> str:
+def _clip(builder: _LoweringBuilder, node: Node, op: Clip, source: str) -> str:
     value = source
     last = math.isinf(op.high)
     if not math.isinf(op.low):
-        value = builder.add(f"{node.name}^above", Affine(shift=_number(-op.low)), value)
-        value = builder.add(f"{node.name}^low", ReLU(), value)
-        name = node.name if last else f"{node.name}^floor"
-        value = builder.add(name, Affine(shift=_number(op.low)), value)
+        value = builder.helper(f"{node.name}^above", Affine(shift=_number(-op.low)), value)
+        value = builder.helper(f"{node.name}^low", ReLU(), value)
+        floor = Affine(shift=_number(op.low))
+        value = (
+            builder.add(node.name, floor, value)
+            if last
+            else builder.helper(f"{node.name}^floor", floor, value)
+        )
     if not last:
         flip = Affine(_number(-1.0), _number(op.high))
-        value = builder.add(f"{node.name}^below", flip, value)
-        value = builder.add(f"{node.name}^high", ReLU(), value)
+        value = builder.helper(f"{node.name}^below", flip, value)
+        value = builder.helper(f"{node.name}^high", ReLU(), value)
         value = builder.add(node.name, flip, value)
     if value == source:
         value = builder.add(node.name, Affine(), value)
     return value
 
 
-def _max_pool(builder: GraphBuilder, node: Node, op: MaxPool2d, source: str) -> str:
+def _max_pool(builder: _LoweringBuilder, node: Node, op: MaxPool2d, source: str) -> str:
     index = _windows(op, builder[source].shape)
     values = [
-        builder.add(f"{node.name}^window{i}", Gather(part.contiguous()), source)
+        builder.helper(f"{node.name}^window{i}", Gather(part.contiguous()), source)
         for i, part in enumerate(index)
     ]
     level = 0
@@ -87,9 +106,10 @@ def _max_pool(builder: GraphBuilder, node: Node, op: MaxPool2d, source: str) -> 
                 merged.append(pair[0])
                 continue
             stem = f"{node.name}^max{level}.{i}"
-            gap = builder.add(f"{stem}.gap", Subtract(), pair[0], pair[1])
-            gain = builder.add(f"{stem}.gain", ReLU(), gap)
-            merged.append(builder.add(node.name if last else stem, Add(), pair[1], gain))
+            gap = builder.helper(f"{stem}.gap", Subtract(), pair[0], pair[1])
+            gain = builder.helper(f"{stem}.gain", ReLU(), gap)
+            add = builder.add if last else builder.helper
+            merged.append(add(node.name if last else stem, Add(), pair[1], gain))
         values, level = merged, level + 1
     if values[0] != node.name and len(index) == 1:
         return builder.add(node.name, Affine(), values[0])

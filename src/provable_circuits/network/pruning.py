@@ -29,6 +29,7 @@ from torch import Tensor
 from provable_circuits.network import ops
 from provable_circuits.network.execution import Patch, patch_values
 from provable_circuits.network.graph import Graph, GraphBuilder, Node
+from provable_circuits.network.semantics import Arithmetic, CircuitMask, interpret
 
 if TYPE_CHECKING:
     from provable_circuits.network.circuit import Circuit
@@ -83,44 +84,38 @@ def prune(circuit: Circuit, patch: Patch | Mapping[str, Tensor] | None = None) -
     return _Pruning(circuit, patch_values(circuit.components, patch, nothing)).graph()
 
 
-class _Pruning:
+class _Pruning(Arithmetic[Part]):
     """The new graph while it is written."""
 
     def __init__(self, circuit: Circuit, patch: Mapping[str, Tensor]) -> None:
         self.network = circuit.components.graph
-        self.keep = circuit.components.masks([circuit])
+        keep = circuit.components.masks([circuit])
+        self.mask = CircuitMask.of_nodes(circuit.components, keep)
         self.patch = patch
         self.sites = {site.tensor: site for site in circuit.components.sites}
         self.site_of_source = {site.layer.source: site for site in circuit.components.sites}
-        self.replaced = {
-            name for name, site in self.sites.items() if not bool(site.unit_mask(self.keep).all())
-        }
         self.builder = GraphBuilder(check_weights=False)
-        self.parts: dict[str, Part] = {}
 
     def graph(self) -> Graph:
-        for node in self.network.nodes:
-            self.parts[node.name] = self._patched(node, self._made(node))
-        return self.builder.build(
-            self._whole(name, self.parts[name]) for name in self.network.outputs
-        )
+        parts = interpret(self.network, self.mask, self, self.network.outputs)
+        return self.builder.build(self._whole(name, part) for name, part in parts.items())
 
     def _add(self, node: Node, op: ops.Op, *inputs: str, cut: bool = False) -> str:
         """A node that stands for one of the network's, unless some of it is missing or replaced.
 
         The name of an output then waits for the whole of it.
         """
-        partial = cut or node.name in self.replaced
+        partial = cut or node.name in self.mask.sources
         name = f"{node.name}.kept" if partial and node.name in self.network.outputs else node.name
         return self.builder.add(name, op, *inputs, layer=node.layer)
 
     # --- what a node makes of its inputs ---------------------------------------------------------
 
-    def _made(self, node: Node) -> Part:
-        if isinstance(node.op, ops.Input):
-            name = self.builder.input(node.name, node.shape)
-            return Part(name, None, torch.zeros(node.shape, dtype=torch.float64))
-        op, inputs = node.op, [self.parts[name] for name in node.inputs]
+    def own(self, node: Node) -> Part:
+        return self._all(node, self.builder.input(node.name, node.shape))
+
+    def apply(self, node: Node, inputs: Sequence[Part]) -> Part:
+        op = node.op
         if all(part.node is None for part in inputs):
             return Part(None, None, _forward(op, *(part.rest for part in inputs)))
         if isinstance(op, ops.Linear | ops.Conv2d):
@@ -145,7 +140,8 @@ class _Pruning:
         if not plain:
             return self._all(node, self._add(node, op, self._whole(node.inputs[0], part)))
         site = self.site_of_source.get(node.name)
-        rows = None if site is None else self._kept_channels(site)
+        read = None if site is None else self.mask.read_in(self.network, site.tensor)
+        rows = None if site is None or read is None else _whole_channels(site, read)
         if rows is not None and len(rows) == 0:
             return Part(None, None, torch.zeros(node.shape, dtype=torch.float64))
         weight, bias = op.weight, op.bias
@@ -235,26 +231,13 @@ class _Pruning:
 
     # --- patching at a site ----------------------------------------------------------------------
 
-    def _kept_channels(self, site: Site) -> Tensor | None:
-        """The channels of a layer that stay, if its removed components are whole channels."""
-        mask = site.unit_mask(self.keep)[0].expand(site.layer.shape)
-        units = mask.reshape(len(mask), -1)
-        first = units[:, :1]
-        whole_channels = site.layer.channel_dim == 0 and torch.equal(units, first.expand_as(units))
-        if bool(mask.all()) or not whole_channels:
-            return None
-        return first.flatten().nonzero().flatten()
-
-    def _patched(self, node: Node, part: Part) -> Part:
-        if node.name not in self.replaced:
-            return part
-        site = self.sites[node.name]
-        mask = site.unit_mask(self.keep)[0]
+    def patched(self, node: Node, value: Part, kept: Tensor) -> Part:
+        part, mask = value, kept[0]
         patch = self.patch[node.name].double().expand(1, *node.shape)[0]
         rest = torch.where(mask, part.constants(), patch)
         if part.node is None or not bool(mask.any()):
             return Part(None, None, rest)
-        rows = self._kept_channels(site)
+        rows = _whole_channels(self.sites[node.name], kept)
         if rows is None:
             changed = ops.Affine(mask.double(), torch.where(mask, torch.zeros_like(patch), patch))
             output = node.name in self.network.outputs
@@ -264,11 +247,22 @@ class _Pruning:
         name = part.node
         if len(part.channels()) > len(rows):
             inner = math.prod(node.shape[1:])
-            index = (rows[:, None] * inner + torch.arange(inner)).reshape(
+            places = torch.searchsorted(part.channels(), rows)
+            index = (places[:, None] * inner + torch.arange(inner)).reshape(
                 len(rows), *node.shape[1:]
             )
             name = self.builder.add(f"{node.name}.kept", ops.Gather(index), name)
         return Part(name, rows, rest)
+
+
+def _whole_channels(site: Site, kept: Tensor) -> Tensor | None:
+    """The channels of a layer that a mask [1, ...] keeps, if it is one of whole channels."""
+    mask = kept[0].expand(site.layer.shape)
+    units = mask.reshape(len(mask), -1)
+    first = units[:, :1]
+    if site.layer.channel_dim != 0 or not torch.equal(units, first.expand_as(units)):
+        return None
+    return first.flatten().nonzero().flatten()
 
 
 def _treats_channels_apart(op: ops.Op) -> bool:

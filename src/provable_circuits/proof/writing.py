@@ -30,7 +30,7 @@ from provable_circuits.claims.metrics import (
     WinnerMargin,
     target_outputs,
 )
-from provable_circuits.claims.patching import FixedPatching, IntervalHull, Reachable, Zero
+from provable_circuits.claims.patching import Zero
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.graph import Graph
@@ -130,18 +130,18 @@ class Writer:
 
     def _patching(self) -> dict[str, Any]:
         patching, claim = self._claim.patching, self._claim
-        if isinstance(patching, Zero):
+        if patching == Zero():
             return {"kind": "zero"}
-        if isinstance(patching, FixedPatching):
+        if patching.is_fixed:
             values = patching.values(self._circuit.components)
             tensors = {site.tensor for site in self._circuit.components.sites}
             names = {tensor: self._put(0, values[tensor][0], "patch") for tensor in sorted(tensors)}
             return {"kind": "constant", "values": names}
-        if not isinstance(patching, Reachable | IntervalHull):
+        if not (patching.has_source or patching.has_boxes):
             raise ArgumentError(f"No certificate can be written for {type(patching).__name__}.")
         domains = [patching.domain(i, claim.inputs) for i in range(len(claim.inputs))]
         found: dict[str, Any] = {"domains": [self._domain(domain) for domain in domains]}
-        if isinstance(patching, Reachable):
+        if patching.has_source:
             return {"kind": "reachable", **found}
         return {"kind": "hull", **found, "boxes": [self._boxes(domain) for domain in domains]}
 
@@ -221,7 +221,7 @@ class Writer:
             "z": self._point(self._claim.inputs[witness.index], witness.z),
         }
         patching = self._claim.patching
-        if witness.patch_input is not None and isinstance(patching, Reachable):
+        if witness.patch_input is not None and patching.has_source:
             domain = patching.domain(witness.index, self._claim.inputs)
             found["source"] = self._point(domain, witness.patch_input)
         if witness.patch_values is not None:

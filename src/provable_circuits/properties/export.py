@@ -32,7 +32,7 @@ from provable_circuits.network.dense import dense as dense_form
 from provable_circuits.network.graph import Graph, GraphBuilder
 from provable_circuits.network.ops import Add, Gather, Input, Linear, Shape
 from provable_circuits.properties.vnnlib import Case, Property, write_property
-from provable_circuits.verify.encoding.encoder import Query
+from provable_circuits.verify.encoding.query import Query
 
 
 @dataclass(frozen=True, slots=True, eq=False)

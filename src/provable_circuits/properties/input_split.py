@@ -24,7 +24,7 @@ from provable_circuits.properties.constraints import Constraints
 from provable_circuits.verify.bounding.bounds import Bounds, Structure
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.encoding.encoder import InputRange
+from provable_circuits.verify.encoding.query import InputRange
 from provable_circuits.verify.outcome import Outcome
 
 

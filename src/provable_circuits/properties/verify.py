@@ -66,7 +66,7 @@ from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
 from provable_circuits.verify.branching.linear_programs import has_programs
 from provable_circuits.verify.configuration import DEFAULT, Configuration
 from provable_circuits.verify.deadline import Deadline, OutOfNodes, OutOfTime, limits
-from provable_circuits.verify.encoding.encoder import InputRange
+from provable_circuits.verify.encoding.query import InputRange
 from provable_circuits.verify.outcome import Outcome, Reason
 from provable_circuits.verify.stage import Stage
 

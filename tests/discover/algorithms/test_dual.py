@@ -66,7 +66,7 @@ def brute_force(seed: int, kind: str) -> Truth:
         sites = [site.tensor for site in components.sites]
         at = [evaluate(graph, {graph.inputs[0]: point[None]}, sites) for point in GRID]
     else:
-        at = [claim.patching.values(components)]  # type: ignore[attr-defined]
+        at = [dict(claim.patching.values(components))]
     circuits = [pc.Circuit(components, bits) for bits in range(1 << len(components))]
     gaps = torch.stack([(components.run(circuits, x, patch) - wanted).abs() for patch in at])
     return components, claim, tuple((gaps.amax((0, 2, 3)) <= 0.37).tolist())

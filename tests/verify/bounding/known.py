@@ -10,20 +10,24 @@ from provable_circuits.network.intervals import propagate
 from provable_circuits.network.ops import Activation, Add, Linear
 from provable_circuits.rounding import Interval
 from provable_circuits.verify.bounding.differential import Known
-from provable_circuits.verify.encoding.encoder import Encoder, Query
+from provable_circuits.verify.encoding.encoder import Encoder
+from provable_circuits.verify.encoding.query import Query
+from provable_circuits.verify.encoding.roles import Role, by_role
 
 
 def known_of(encoder: Encoder, query: Query, network: bool = True) -> Known:
     """What plain propagation knows of a circuit, and of the network and the source of patches."""
-    ends: dict[str, Interval] = {}
+    ends: dict[Role, Interval] = {}
     if network:
         box = encoder.z_range
-        ends |= propagate(encoder.network, {encoder.z: (box.lower, box.upper)})
+        found = propagate(encoder.network, {encoder.z: (box.lower, box.upper)})
+        ends |= {encoder.network_role(name): pair for name, pair in found.items()}
         if isinstance(encoder.claim.patching, Reachable):
-            graph, ranges = encoder.patch_source()
-            ends |= propagate(graph, {n: (r.lower, r.upper) for n, r in ranges.items()})
+            graph, ranges, roles = encoder.patch_source()
+            found = propagate(graph, {n: (r.lower, r.upper) for n, r in ranges.items()})
+            ends |= by_role(found, roles)
     own = propagate(query.graph, {n: (r.lower, r.upper) for n, r in query.ranges.items()})
-    return Known(query.circuit, query, ends | own)
+    return Known(query.circuit, query, ends | by_role(own, query.roles))
 
 
 def single(op: Activation, bias: float, also: float = 0.0) -> Graph:

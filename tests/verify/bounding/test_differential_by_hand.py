@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -22,10 +24,18 @@ from provable_circuits.network.ops import Activation, LeakyReLU, Linear, ReLU, S
 from provable_circuits.rounding import Interval
 from provable_circuits.verify.bounding.differential import DifferentialBounds, Known
 from provable_circuits.verify.encoding.encoder import Encoder
+from provable_circuits.verify.encoding.query import Query
 
 
 def wide_known(encoder: Encoder, circuit: Circuit, ends: dict[str, Interval]) -> Known:
-    return Known(circuit, encoder.encode(circuit), ends)
+    """What is known of a circuit: of the network's tensors, by name."""
+    by_role = {encoder.network_role(name): pair for name, pair in ends.items()}
+    return Known(circuit, encoder.encode(circuit), by_role)
+
+
+def named(query: Query, derived: Mapping[str, Interval]) -> dict[str, Interval]:
+    """What was derived of a query's nodes, by the tensors that they are versions of."""
+    return {query.roles[node].tensor: pair for node, pair in derived.items()}
 
 
 def one(value: float) -> Tensor:
@@ -53,7 +63,7 @@ def derived_by_hand(
     query = encoder.encode(components.full().remove(gone))
     known = wide_known(encoder, components.full(), {**NETWORK, **(ends or {})})
     derived = DifferentialBounds(encoder).enclosures(known, query)
-    return {name.partition("~")[0]: (float(a), float(b)) for name, (a, b) in derived.items()}
+    return {name: (float(a), float(b)) for name, (a, b) in named(query, derived).items()}
 
 
 def close(found: tuple[float, float], low: float, high: float) -> bool:
@@ -158,7 +168,8 @@ def at_site(
     known = wide_known(encoder, before, {})
     node, query = encoder.network[name], known.query
     if old is not None:
-        known = Known(before, query, {query.held(name).node: query.held(name).node_bounds(old)})
+        held = query.held(name)
+        known = Known(before, query, {query.roles[held.node]: held.node_bounds(old)})
     masks = (encoder.components.masks([c]) for c in (before, before if same else after))
     found = difference._at_site(known, node, site, change, *masks)
     if found is None:
@@ -244,7 +255,7 @@ def test_no_rounding_is_forgotten(slope: float, number: float | None) -> None:
         ends["acted"] = (one(-float(least)), one(-float(most)))
         known = wide_known(encoder, components.full(), {**NETWORK, **ends})
         derived = difference.enclosures(known, query)
-        found = {name.partition("~")[0]: pair for name, pair in derived.items()}
+        found = named(query, derived)
         wanted = {
             "total": new,
             "acted": [least - Fraction(float(least)), most - Fraction(float(most))],
@@ -263,18 +274,18 @@ def test_what_is_not_known_is_derived_from_nothing() -> None:
     less = {name: ends for name, ends in NETWORK.items() if name != "total"}
     known = wide_known(encoder, components.full(), less)
     found = DifferentialBounds(encoder).enclosures(known, query)
-    named = {name.partition("~")[0]: ends for name, ends in found.items()}
-    assert "total" not in named
-    lower, upper = named["again"]
+    tensors = named(query, found)
+    assert "total" not in tensors
+    lower, upper = tensors["again"]
     assert close((float(lower), float(upper)), 0.5, 5.5)
     # And without one of what is removed, by anything.
     less = {name: ends for name, ends in NETWORK.items() if name != "first"}
     found = DifferentialBounds(encoder).enclosures(
         wide_known(encoder, components.full(), less), query
     )
-    named = {name.partition("~")[0]: ends for name, ends in found.items()}
-    assert (float(named["total"][0]), float(named["total"][1])) == (-math.inf, math.inf)
-    assert float(named["again"][1]) == math.inf
+    tensors = named(query, found)
+    assert (float(tensors["total"][0]), float(tensors["total"][1])) == (-math.inf, math.inf)
+    assert float(tensors["again"][1]) == math.inf
 
 
 @pytest.mark.parametrize("patching", [Reachable(eps=0.25), IntervalHull(eps=0.25)])
@@ -286,19 +297,15 @@ def test_patches_that_range_by_hand(patching: Patching) -> None:
     patch = (one(1.0), one(7.0))
     if isinstance(patching, IntervalHull):
         patch = encoder.hull["second"]
-    ends = {**NETWORK, "patch:second": patch}
-    found = DifferentialBounds(encoder).enclosures(
-        wide_known(encoder, components.full(), ends), query
-    )
-    named = {name.partition("~")[0]: pair for name, pair in found.items()}
-    lower, upper = (float(end) for end in named["total"])
+    without = wide_known(encoder, components.full(), NETWORK)
+    ends = {**without.ends, encoder.source_role("second"): patch}
+    found = DifferentialBounds(encoder).enclosures(replace(without, ends=ends), query)
+    lower, upper = (float(end) for end in named(query, found)["total"])
     low, high = (float(end) for end in patch)
     assert close((lower, upper), -1.0 + low - 4.0, 2.0 + high - 2.0)
     if isinstance(patching, Reachable):
-        del ends["patch:second"]
-        known = wide_known(encoder, components.full(), ends)
-        found = DifferentialBounds(encoder).enclosures(known, query)
-        (total,) = (ends for name, ends in found.items() if name.startswith("total"))
+        found = DifferentialBounds(encoder).enclosures(without, query)
+        total = named(query, found)["total"]
         assert (float(total[0]), float(total[1])) == (-math.inf, math.inf)
 
 
@@ -310,7 +317,7 @@ def test_what_is_patched_in_both_does_not_move() -> None:
     smaller = larger.remove("first/0")
     before, after = encoder.encode(larger), encoder.encode(smaller)
     found = DifferentialBounds(encoder).enclosures(known_of(encoder, before), after)
-    (name,) = (name for name in found if name.startswith("y"))
+    (name,) = (name for name in found if after.roles[name].tensor == "y")
     assert tuple(float(end) for end in found[name]) == pytest.approx((0.0, 0.0), abs=1e-12)
     # A smaller circuit that is the same has nothing to derive.
     assert (

@@ -42,7 +42,9 @@ from provable_circuits.network.ops import (
     Sigmoid,
     Subtract,
 )
-from provable_circuits.verify.encoding.encoder import Encoder, Query
+from provable_circuits.verify.encoding.encoder import Encoder
+from provable_circuits.verify.encoding.query import Query
+from provable_circuits.verify.encoding.roles import RoleKind
 
 
 def weights(seed: int) -> Callable[..., Tensor]:
@@ -156,12 +158,12 @@ def feeds(
     found: dict[str, Tensor] = {}
     activations = graph.activations(z)
     for name in query.graph.inputs:
-        kind, _, tensor = name.partition(":")
-        if name == graph.inputs[0]:
+        kind, tensor = query.roles[name].kind, query.roles[name].tensor
+        if kind is RoleKind.INPUT:
             found[name] = z
-        elif name == "patch:input":
+        elif kind is RoleKind.PATCH_INPUT:
             found[name] = source
-        elif kind == "at":
+        elif kind is RoleKind.AT_POINT:
             found[name] = activations[tensor]
         else:
             site = next(site for site in components.sites if site.tensor == tensor)

@@ -46,7 +46,9 @@ from provable_circuits.network.ops import (
     Reshape,
     Sigmoid,
 )
-from provable_circuits.verify.encoding.encoder import Encoder, InputRange, Query
+from provable_circuits.verify.encoding.encoder import Encoder
+from provable_circuits.verify.encoding.query import InputRange, Query
+from provable_circuits.verify.encoding.roles import CircuitStep, Role, RoleKind
 
 
 @pytest.mark.parametrize("cut", COMPONENTS)
@@ -130,9 +132,9 @@ def test_removed_channels_are_cut_out_of_the_weights() -> None:
     outputs = [name for name in components.names if name.startswith("head")]
     query = encoder.encode(components.full().remove("conv0/1", "conv1/0", "conv1/4", "conv2/0"))
     sizes = {
-        node.name.partition("~")[0]: tuple(node.op.weight.shape[:2])
+        query.roles[node.name].tensor: tuple(node.op.weight.shape[:2])
         for node in query.graph.nodes
-        if isinstance(node.op, Conv2d | Linear) and "~" in node.name
+        if isinstance(node.op, Conv2d | Linear) and query.roles[node.name].kind is RoleKind.CIRCUIT
     }
     # The first layer is the network's own, so what reads it has zeros in place of one channel.
     assert sizes == {"conv1": (3, 4), "conv2": (2, 3), "head": (2, 50)}
@@ -181,13 +183,27 @@ def test_a_metric_for_sampling_alone_is_an_error() -> None:
         Encoder(dense_graph().components(), claim)
 
 
-@pytest.mark.parametrize("name", ["patch:input", "at:fc", "fc~1", "a^b"])
-def test_names_that_a_merged_graph_gives_are_refused(name: str) -> None:
-    builder = GraphBuilder()
-    x = builder.input("x", (2,))
-    graph = builder.build([builder.add(name, Linear(weights(0)(2, 2)), x)])
-    with pytest.raises(ArgumentError, match="rename it"):
-        Encoder(graph.components(), Claim(Point([0.0] * 2), Zero(), MaxAbs(1.0)))
+@pytest.mark.parametrize("name", ["patch:input", "patch:x", "at:fc", "fc~1", "difference~"])
+@pytest.mark.parametrize("patched", PATCHINGS)
+def test_a_network_may_have_tensors_named_like_labels(name: str, patched: str) -> None:
+    """Names have no meaning: under any of them a query computes the same."""
+
+    def output(hidden: str) -> Tensor:
+        w, builder = weights(0), GraphBuilder()
+        x = builder.input("x", (2,))
+        first = builder.add("fc", Linear(w(3, 2), w(3)), x)
+        second = builder.add(hidden, Linear(w(3, 3)), builder.add("relu", ReLU(), first))
+        last = Linear(w(2, 3))
+        graph = builder.build([builder.add("y", last, builder.add("r", ReLU(), second))])
+        components = graph.components()
+        claim = Claim(Ball([0.1, 0.2], 0.1), PATCHINGS[patched](graph), MaxAbs(1.0))
+        query = Encoder(components, claim).encode(components.full().remove("fc/0"))
+        points = {n: r.lower * 0.9 + r.upper * 0.1 for n, r in query.ranges.items()}
+        return evaluate(query.graph, points)[query.graph.outputs[0]]
+
+    plain = output("hidden")
+    assert bool(plain.any())
+    torch.testing.assert_close(output(name), plain)
 
 
 def test_only_patchings_that_have_them_have_boxes_and_sources() -> None:
@@ -200,12 +216,14 @@ def test_only_patchings_that_have_them_have_boxes_and_sources() -> None:
         encoder.patch_source()
     reachable = Encoder(components, Claim(Point([0.0] * 4), Reachable(eps=0.1), MaxAbs(1.0)))
     assert not reachable.fixed
-    graph, ranges = reachable.patch_source()
+    graph, ranges, roles = reachable.patch_source()
     x = weights(4)(3, 4).double() * 0.1
-    values = evaluate(graph, {"patch:input": x})
+    (given,) = graph.inputs
+    assert roles[given].kind is RoleKind.PATCH_INPUT
+    values = evaluate(graph, {given: x})
     torch.testing.assert_close(values[graph.outputs[0]], components.graph.run(x))
-    assert set(ranges) == {"patch:input"}
-    assert bool((ranges["patch:input"].upper >= 0.1).all())
+    assert set(ranges) == {given}
+    assert bool((ranges[given].upper >= 0.1).all())
 
 
 def test_the_box_of_one_input() -> None:
@@ -243,8 +261,7 @@ def test_units_that_intervals_leave_open_are_counted() -> None:
             torch.zeros(2, 1, 8),
             torch.zeros(2, 1),
             dense_graph().components().full(),
-            frozenset(),
-            frozenset(),
+            {"x": Role(RoleKind.INPUT, "x"), "y": Role(RoleKind.SPECIFICATION, "y")},
             empty,
             empty,
             {},
@@ -299,13 +316,15 @@ def test_common_are_the_tensors_that_mean_the_same_in_every_query(patched: str) 
         encoder = Encoder(components, claim)
         for circuit in circuits(components):
             query = encoder.encode(circuit)
-            plain = {node.name for node in query.graph.nodes if "~" not in node.name}
-            assert plain <= query.common
-            assert not any("~" in name for name in query.common)
-            own = {node.name for node in query.graph.nodes} - plain
-            assert {n for n in own if not n.startswith(("difference~", "y~"))} <= (
-                query.lasting | {n for n in own if n.endswith(("~zero", "~fixed"))}
-            )
+            names = {node.name for node in query.graph.nodes}
+            assert names <= query.roles.keys()
+            other = names - query.common - query.lasting
+            kinds = {query.roles[name].kind for name in other}
+            assert kinds <= {RoleKind.CONSTANT, RoleKind.SPECIFICATION}
+            assert RoleKind.SPECIFICATION in kinds
+            assert not query.common & query.lasting
+            first = next(node.name for node in query.graph.nodes)
+            assert query.roles[first].common or not query.ranges
 
 
 def test_only_sites_that_lose_something_are_patched() -> None:
@@ -314,12 +333,9 @@ def test_only_sites_that_lose_something_are_patched() -> None:
     for gone in ("fc1/0", "fc2/0", "fc3/1", "fc5/0"):
         query = Encoder(components, claim).encode(components.full().remove(gone))
         ((place, _),) = (s for s in _sites(components).items() if s[1] == gone.partition("/")[0])
-        roles = (".masked", ".source", ".patched")
-        patched = {
-            n.name.partition(".")[0]
-            for n in query.graph.nodes
-            if any(role in n.name for role in roles)
-        }
+        steps = (CircuitStep.MASKED, CircuitStep.SOURCE, CircuitStep.PATCHED)
+        roles = [query.roles[node.name] for node in query.graph.nodes]
+        patched = {role.tensor for role in roles if role.step in steps}
         assert patched == {place}
 
 
@@ -329,34 +345,35 @@ def _sites(components: Components) -> dict[str, str]:
 
 @pytest.mark.parametrize("cut", COMPONENTS)
 @pytest.mark.parametrize("patched", ["zero", "constant", "reachable"])
-def test_a_name_means_one_thing(cut: str, patched: str) -> None:
-    """Bounds are remembered by names: in all queries of an encoder, one name, one tensor."""
+def test_a_role_means_one_thing(cut: str, patched: str) -> None:
+    """Bounds are remembered by roles: in all queries of an encoder, one role, one tensor."""
     components = COMPONENTS[cut]()
     graph = components.graph
     z, source = weights(3)(2, 1, *graph.input_shape).double()
     claim = Claim(Ball(z[0], 1e-9), PATCHINGS[patched](graph), MaxAbs(1.0))
     encoder = Encoder(components, claim)
-    seen: dict[tuple[str, tuple[int, ...]], Tensor] = {}
+    seen: dict[tuple[Role, tuple[int, ...]], Tensor] = {}
     again = 0
     for circuit in circuits(components):
         query = encoder.encode(circuit)
-        inputs = {n: source if n == "patch:input" else z for n in query.graph.inputs}
+        kinds = {name: query.roles[name].kind for name in query.graph.inputs}
+        inputs = {n: source if k is RoleKind.PATCH_INPUT else z for n, k in kinds.items()}
         every = [node.name for node in query.graph.nodes]
         for name, value in evaluate(query.graph, inputs, every).items():
             if name in query.lasting | query.common:
                 kept = query.cut.get(name)
-                key = (name, () if kept is None else tuple(kept.tolist()))
+                key = (query.roles[name], () if kept is None else tuple(kept.tolist()))
                 again += key in seen
                 torch.testing.assert_close(value, seen.setdefault(key, value))
     assert again > 3
 
 
-def test_names_do_not_depend_on_what_lies_behind() -> None:
+def test_roles_do_not_depend_on_what_lies_behind() -> None:
     components = dense_graph().components()
     encoder = Encoder(components, Claim(Ball([0.0] * 4, 0.1), Zero(), MaxAbs(1.0)))
     less = components.full().remove("fc1/0")
     one, two = (encoder.encode(c) for c in (less, less.remove("fc4/0", "fc5/0")))
     for tensor in ("relu", "fc2", "moved", "cat", "fc3"):
-        assert one.held(tensor).node == two.held(tensor).node
+        assert one.roles[one.held(tensor).node] == two.roles[two.held(tensor).node]
     assert one.held("fc3").node in one.lasting & two.lasting
-    assert one.held("fc5").node != two.held("fc5").node
+    assert one.roles[one.held("fc5").node] != two.roles[two.held("fc5").node]

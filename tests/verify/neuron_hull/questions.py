@@ -10,7 +10,7 @@ import provable_circuits as pc
 from provable_circuits.verify.bounding.bounds import Bounds, Structure
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.configuration import DEFAULT, Configuration
-from provable_circuits.verify.encoding.encoder import Query
+from provable_circuits.verify.encoding.query import Query
 from provable_circuits.verify.neuron_hull.presolve import Presolver
 
 

@@ -18,7 +18,7 @@ from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.bounding.root_problems import RootProblems
 from provable_circuits.verify.configuration import DEFAULT, Configuration
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.encoding.encoder import Query
+from provable_circuits.verify.encoding.query import Query
 from provable_circuits.verify.neuron_hull.hull_bound import Multipliers
 from provable_circuits.verify.neuron_hull.joint_dual import JointDual
 from provable_circuits.verify.neuron_hull.layerwise_dual import LayerwiseDual
@@ -257,12 +257,12 @@ def test_tightened_bounds_of_common_tensors_are_remembered() -> None:
     )
     verifier = pc.Verifier(components, claim)
     query = verifier.encoder.encode(components.full().remove(components.names[0]))
-    memory, common = verifier.knowledge.memory, query.common
+    memory, roles = verifier.knowledge.memory, query.roles
     bounds = Bounds(Structure(query.graph, torch.device("cpu")), Region(query.ranges), 2)
     bounds.compute()
-    memory.keep(bounds, common)
+    memory.keep(bounds, roles)
     before, lines = dict(memory.whole), dict(memory.lines)
-    tighten_common(memory, bounds, common, torch.tensor([1, 1]))
+    tighten_common(memory, bounds, roles, torch.tensor([1, 1]))
     changed = {name for name, ends in memory.whole.items() if ends is not before[name]}
     assert changed
     for name in changed:
@@ -270,12 +270,15 @@ def test_tightened_bounds_of_common_tensors_are_remembered() -> None:
         assert torch.equal(low[0], old_low[0])
         assert torch.equal(high[0], old_high[0])
         assert bool((low >= old_low).all() & (high <= old_high).all())
-        readers = {node.name for node in bounds.structure.activations if name in node.inputs}
+        activations = bounds.structure.activations
+        readers = {
+            roles[node.name] for node in activations if name in {roles[n] for n in node.inputs}
+        }
         assert readers & lines.keys()
         assert not readers & memory.lines.keys()
     assert {problem for _, problem in memory.tightened} == {1}
     after = dict(memory.whole)
-    tighten_common(memory, bounds, common, torch.tensor([1]))
+    tighten_common(memory, bounds, roles, torch.tensor([1]))
     assert all(memory.whole[name] is after[name] for name in after), "nothing is done twice"
 
 

@@ -15,6 +15,7 @@ import provable_circuits as pc
 from provable_circuits.verify.configuration import DEFAULT, Configuration
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.circuit_tensor import Cut, Unread
+from provable_circuits.verify.encoding.roles import Role, RoleKind
 from provable_circuits.verify.neuron_hull.hull_bound import Multipliers
 from provable_circuits.verify.neuron_hull.index_map import IndexMap, Match
 from provable_circuits.verify.neuron_hull.layerwise_dual import LayerwiseDual
@@ -189,7 +190,8 @@ def test_numbers_are_those_of_the_network() -> None:
             wanted = network[held.kept] if isinstance(held, Cut | Unread) else network
             numbers = proof_reuse.numbers(held.node, torch.arange(wanted.numel()))
             assert torch.equal(numbers % POSITIONS, wanted.flatten())
-            assert bool((numbers // POSITIONS == saved_trees.tensors[f"{tensor}~"]).all())
+            number = saved_trees.tensors[Role(RoleKind.CIRCUIT, tensor)]
+            assert bool((numbers // POSITIONS == number).all())
             cut += isinstance(held, Cut | Unread)
     assert cut > 0
 

@@ -18,6 +18,7 @@ from provable_circuits.network.execution import evaluate
 from provable_circuits.verify.branching.batched_splits import Backoff
 from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.encoding.batched import Gate, encode_batch
+from provable_circuits.verify.encoding.roles import Role, RoleKind
 
 screen_room = importlib.import_module("provable_circuits.verify.stages.incomplete_batch")
 
@@ -86,13 +87,15 @@ def test_the_shared_graph_computes_what_each_circuit_computes(
         circuit = batched.circuits[p // 2]
         z = points[verifier.encoder.z][p] if not point else verifier.claim.inputs[k].center
         patches: dict[str, torch.Tensor] = dict(verifier.encoder.fixed)
-        if "patch:input" in points:
-            run = graph.activations(points["patch:input"][p : p + 1])
+        given = {batched.roles[name]: value for name, value in points.items()}
+        source = verifier.encoder.source_role(verifier.encoder.z)
+        if source in given:
+            run = graph.activations(given[source][p : p + 1])
             patches = {site.tensor: run[site.tensor] for site in components.sites}
         elif patching == "hull":
             patches = {
-                site.tensor: points[f"patch:{site.tensor}"][p : p + 1]
-                if f"patch:{site.tensor}" in points
+                site.tensor: given[Role(RoleKind.PATCH_VALUES, site.tensor)][p : p + 1]
+                if Role(RoleKind.PATCH_VALUES, site.tensor) in given
                 else torch.zeros(1, *site.layer.shape, dtype=torch.float64)
                 for site in components.sites
             }

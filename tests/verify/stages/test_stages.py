@@ -24,7 +24,9 @@ from provable_circuits.verify.bounding.root_problems import RootProblems
 from provable_circuits.verify.bounding.unstable import UnstableUnits
 from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.encoding.encoder import Encoder, Query
+from provable_circuits.verify.encoding.encoder import Encoder
+from provable_circuits.verify.encoding.query import Query
+from provable_circuits.verify.encoding.roles import by_role
 
 CPU = torch.device("cpu")
 
@@ -283,7 +285,7 @@ def test_enclosures_derived_from_a_larger_circuit_hold(name: str, patched: str, 
     order = torch.randperm(len(components), generator=generator).tolist()
     circuit = components.full()
     query = encoder.encode(circuit)
-    known = Known(circuit, query, bounds_of(query).ends)
+    known = Known(circuit, query, by_role(bounds_of(query).ends, query.roles))
     derived_any = False
     for step, index in enumerate(order[:6]):
         circuit = circuit.remove(components.names[index])
@@ -297,7 +299,7 @@ def test_enclosures_derived_from_a_larger_circuit_hold(name: str, patched: str, 
             assert bool((seen[tensor] >= lower - slack).all()), tensor
             assert bool((seen[tensor] <= upper + slack).all()), tensor
         if step % 2:
-            known = Known(circuit, query, bounds_of(query).ends)
+            known = Known(circuit, query, by_role(bounds_of(query).ends, query.roles))
     assert derived_any
 
 

@@ -20,7 +20,6 @@ from torch import Tensor
 from provable_circuits.arguments import each
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.metrics import LogitDifference, WinnerMargin, target_outputs
-from provable_circuits.claims.patching import FixedPatching, RangingPatching
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.components import Component, Components
 from provable_circuits.network.execution import evaluate
@@ -89,11 +88,9 @@ def _change(
 ) -> tuple[dict[str, Tensor], bool]:
     """By how much each unit would change, and whether the sign of that means anything."""
     patching, graph = claim.patching, components.graph
-    if isinstance(patching, FixedPatching):
+    if patching.is_fixed:
         patches = patching.values(components)
         return {name: patches[name] - value for name, value in values.items()}, True
-    if not isinstance(patching, RangingPatching):
-        raise TypeError(f"no attribution for {type(patching).__name__}")
     ends = [patching.domain(i, claim.inputs).bounds() for i in range(len(claim.inputs))]
     lower, upper = (torch.stack(side) for side in zip(*ends, strict=True))
     hull = propagate(graph, {graph.inputs[0]: (lower, upper)})

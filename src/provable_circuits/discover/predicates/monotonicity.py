@@ -19,7 +19,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from provable_circuits.claims.claim import Claim
-from provable_circuits.claims.patching import IntervalHull, Reachable
 
 CONTRADICTED = "the predicate is not monotone: a circuit around a faithful one was refuted"
 """The reason of a predicate that the answers of a search showed not to be monotone."""
@@ -55,8 +54,8 @@ def monotonicity(claim: Claim, assume: bool = False) -> Monotonicity:
         assume: take it to be monotone where that is not known.
     """
     patching = claim.patching
-    if isinstance(patching, IntervalHull):
-        outside = _outside(claim, patching)
+    if patching.has_boxes:
+        outside = _outside(claim)
         if outside is None:
             return Monotonicity(True, False, "interval-hull patching is monotone by construction")
         reason = (
@@ -65,7 +64,7 @@ def monotonicity(claim: Claim, assume: bool = False) -> Monotonicity:
             "least as large"
         )
         return Monotonicity(False, assume, f"{AT_YOUR_REQUEST} {reason}" if assume else reason)
-    if isinstance(patching, Reachable):
+    if patching.has_source:
         return Monotonicity(
             False, True, "assumed: activations of different inputs can be combined at will"
         )
@@ -73,11 +72,11 @@ def monotonicity(claim: Claim, assume: bool = False) -> Monotonicity:
     return Monotonicity(False, assume, f"{AT_YOUR_REQUEST} {reason}" if assume else reason)
 
 
-def _outside(claim: Claim, patching: IntervalHull) -> int | None:
+def _outside(claim: Claim) -> int | None:
     """The first input whose domain is not inside the box of its patching domain."""
     for index, domain in enumerate(claim.inputs):
         lower, upper = domain.bounds()
-        least, most = patching.domain(index, claim.inputs).bounds()
+        least, most = claim.patching.domain(index, claim.inputs).bounds()
         if not bool(((lower >= least) & (upper <= most)).all()):
             return index
     return None

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from provable_circuits.arguments import whole
 from provable_circuits.claims.claim import Claim
-from provable_circuits.claims.patching import FixedPatching
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
@@ -197,7 +196,7 @@ class Sampled(Predicate):
         self, components: Components, claim: Claim, points: int = 0, seed: int = 0
     ) -> None:
         claim.check(components.graph)
-        if not isinstance(claim.patching, FixedPatching):
+        if not claim.patching.is_fixed:
             raise ArgumentError(
                 "Sampling needs a patching with fixed values: Zero, Mean or Constant. "
                 f"Got {claim.patching!r} instead."

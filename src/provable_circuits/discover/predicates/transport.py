@@ -73,7 +73,7 @@ def unpack_question(data: bytes) -> tuple[Components, Claim, dict[str, Any]]:
 def claim_digest(components: Components, claim: Claim) -> str | None:
     """A digest of a claim; None for one that holds what is not known here."""
     patched: Any = claim.patching
-    if isinstance(patched, patching.FixedPatching):
+    if patched.is_fixed:
         values = patched.values(components)
         patched = {
             site.tensor: values[site.tensor].double().expand(1, *site.layer.shape)
@@ -107,8 +107,4 @@ def _named(arrived: Any) -> Verdict:
 
 def _fixed(claim: Claim, components: Components) -> Claim:
     """The claim with means as the numbers they are: their data need not travel."""
-    if not isinstance(claim.patching, patching.Mean):
-        return claim
-    values = claim.patching.values(components)
-    by_layer = {site.layer.name: values[site.tensor][0] for site in components.sites}
-    return Claim(claim.inputs, patching.Constant(by_layer), claim.metric)
+    return Claim(claim.inputs, claim.patching.without_data(components), claim.metric)

@@ -22,7 +22,6 @@ from torch import Tensor
 
 from provable_circuits.arguments import time_limit
 from provable_circuits.claims.claim import Claim
-from provable_circuits.claims.patching import IntervalHull
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.graph import Graph
@@ -34,9 +33,11 @@ from provable_circuits.properties.export import (
     query_property,
 )
 from provable_circuits.properties.vnnlib import read_property
-from provable_circuits.verify.attacking.replay import Candidate, Replay
+from provable_circuits.verify.attacking.candidates import candidate_at
+from provable_circuits.verify.attacking.replay import Replay
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.encoding.encoder import Encoder, Query
+from provable_circuits.verify.encoding.encoder import Encoder
+from provable_circuits.verify.encoding.query import Query
 from provable_circuits.verify.outcome import Reason
 from provable_circuits.verify.verdict import Refuted, Undecided, Verdict, Witness
 
@@ -163,44 +164,22 @@ def _witness(replay: Replay, query: Query, part: Exported, x: Tensor | None) -> 
     count = sum(math.prod(shape) for _, shape in part.places.values())
     if x is None or len(x) < max(count, 1) or not bool(x.isfinite().all()):
         return None
-    found = _replayed(replay, query.circuit, part.index, part.points(x))
+    found = _replayed(replay, query, part.index, part.points(x))
     graph = query_graph(query, part.index)
     for case in query_property(query, part.index).cases:
         if found is None:
             nearby = part.points(push(graph, case, x.double()))
-            found = _replayed(replay, query.circuit, part.index, nearby)
+            found = _replayed(replay, query, part.index, nearby)
     return found
 
 
 def _replayed(
-    replay: Replay, circuit: Circuit, index: int, points: Mapping[str, Tensor]
+    replay: Replay, query: Query, index: int, points: Mapping[str, Tensor]
 ) -> Witness | None:
     """Values of the merged graph's inputs as a witness, if they are one."""
-    encoder = replay.encoder
-    z = points.get(encoder.z, encoder.claim.inputs[index].center)
-    patch_input = points.get("patch:input")
-    if patch_input is None and encoder.patch_range is not None:
-        patch_input = encoder.patch_range.lower[index]
-    values: dict[str, Tensor] = {}
-    if isinstance(encoder.claim.patching, IntervalHull):
-        values = _patch_values(encoder, circuit, points, index)
-    return replay.witness(Candidate(circuit, index, z, patch_input, values))
-
-
-def _patch_values(
-    encoder: Encoder, circuit: Circuit, points: Mapping[str, Tensor], index: int
-) -> dict[str, Tensor]:
-    """Patch values by site; units that are kept, and are not patched, take an end of their box."""
-    keep = encoder.components.masks([circuit])
-    values = {}
-    for site in encoder.components.sites:
-        given = points.get(f"patch:{site.tensor}")
-        if given is not None:
-            gone = ~site.unit_mask(keep)[0].expand(site.layer.shape)
-            value = encoder.hull[site.tensor][0][index].clone()
-            value[gone] = given
-            values[site.tensor] = value
-    return values
+    batch = {name: value.unsqueeze(0) for name, value in points.items()}
+    candidate = candidate_at(replay.encoder, query.circuit, query.roles, batch, 0, index)
+    return replay.witness(candidate)
 
 
 def _doubted(answer: OutsideAnswer) -> OutsideAnswer:

@@ -18,10 +18,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from provable_circuits.claims.patching import FixedPatching, IntervalHull, Reachable
 from provable_circuits.network.circuit import Circuit
-from provable_circuits.network.execution import evaluate, operations
-from provable_circuits.network.ops import Input
+from provable_circuits.network.execution import Floats, evaluate
+from provable_circuits.network.graph import Graph, Node
+from provable_circuits.network.semantics import CircuitMask, interpret
 from provable_circuits.verify.attacking.replay import Candidate, Replay
 from provable_circuits.verify.encoding.encoder import Encoder
 from provable_circuits.verify.stage import Stage
@@ -43,7 +43,7 @@ class Growth:
         self.components = encoder.components
         self.graph = encoder.components.graph
         claim = encoder.claim
-        self._fixed = encoder.fixed if isinstance(claim.patching, FixedPatching) else None
+        self._fixed = encoder.fixed if claim.patching.is_fixed else None
 
     def grown(
         self, circuit: Circuit, witness: Witness, favour: Tensor
@@ -78,9 +78,9 @@ class Growth:
 
     def _start(self, witness: Witness) -> Point:
         patching = self.encoder.claim.patching
-        if isinstance(patching, IntervalHull):
+        if patching.has_boxes:
             return {"z": witness.z, **(witness.patch_values or {})}
-        if isinstance(patching, Reachable) and witness.patch_input is not None:
+        if patching.has_source and witness.patch_input is not None:
             return {"z": witness.z, "source": witness.patch_input}
         return {"z": witness.z}
 
@@ -89,9 +89,9 @@ class Growth:
         encoder, patching = self.encoder, self.encoder.claim.patching
         inputs = encoder.claim.inputs
         boxes = {"z": inputs[index].bounds()}
-        if isinstance(patching, Reachable):
+        if patching.has_source:
             boxes["source"] = patching.domain(index, inputs).bounds()
-        elif isinstance(patching, IntervalHull):
+        elif patching.has_boxes:
             for site in self.components.sites:
                 lower, upper = encoder.hull_at(site.tensor, index)
                 shape = site.layer.shape
@@ -107,24 +107,12 @@ class Growth:
             patches = evaluate(graph, {graph.inputs[0]: point["source"]}, names)
         elif patches is None:
             patches = point
-        masks = {site.tensor: site.unit_mask(keep) for site in self.components.sites}
-        ops = operations(graph, torch.float64, torch.device("cpu"))
-        own: dict[str, Tensor] = {}
-        circuit: dict[str, Tensor] = {}
-        for node in graph.nodes:
-            name = node.name
-            if isinstance(node.op, Input):
-                own[name] = circuit[name] = point["z"]
-                continue
-            own[name] = ops[name].forward(*(own[n] for n in node.inputs))
-            if all(circuit[n] is own[n] for n in node.inputs):
-                circuit[name] = own[name]
-            else:
-                circuit[name] = ops[name].forward(*(circuit[n] for n in node.inputs))
-            if name in masks:
-                circuit[name] = torch.where(masks[name], circuit[name], patches[name])
-        output = graph.outputs[0]
-        reference, after = own[output], circuit[output]
+        mask = CircuitMask.of_nodes(self.components, keep)
+        output, names = graph.outputs[0], [node.name for node in graph.nodes]
+        network = evaluate(graph, {graph.inputs[0]: point["z"]}, names)
+        rows = _Rows(graph, network, patches)
+        after = interpret(graph, mask, rows, [output])[output]
+        reference = network[output]
         y = self.replay.compared(reference, after.expand(reference.shape))
         return (y @ self._rows.T + self._offsets).amax(1)
 
@@ -223,6 +211,30 @@ class Growth:
             for circuit, witness in zip(circuits, witnesses, strict=True)
             if witness is not None
         ]
+
+
+class _Rows(Floats):
+    """Floating point in which each sample is a circuit of its own, and the network's run is known.
+
+    Args:
+        graph: the network.
+        network: all of its tensors, [n, *shape].
+        patch: by site, patch values that broadcast to [n, *shape].
+    """
+
+    shares = True
+
+    def __init__(
+        self, graph: Graph, network: Mapping[str, Tensor], patch: Mapping[str, Tensor]
+    ) -> None:
+        super().__init__(graph, {name: network[name] for name in graph.inputs}, patch=patch)
+        self.network = network
+
+    def own(self, node: Node) -> Tensor:
+        return self.network[node.name]
+
+    def patched(self, node: Node, value: Tensor, kept: Tensor) -> Tensor:
+        return torch.where(kept, value, self.patch[node.name])
 
 
 def _pick(point: Point, which: Tensor) -> Point:

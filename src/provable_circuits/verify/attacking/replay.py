@@ -16,12 +16,11 @@ from torch import Tensor
 
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.domains import Domain
-from provable_circuits.claims.patching import FixedPatching, IntervalHull, Reachable
 from provable_circuits.network.circuit import Circuit
-from provable_circuits.network.execution import evaluate, operations
+from provable_circuits.network.execution import evaluate
 from provable_circuits.network.graph import GraphBuilder
-from provable_circuits.network.intervals import propagate
-from provable_circuits.network.ops import Input
+from provable_circuits.network.intervals import Intervals, propagate
+from provable_circuits.network.semantics import CircuitMask, interpret
 from provable_circuits.rounding import TINY, Interval
 from provable_circuits.verify.encoding.encoder import Encoder
 from provable_circuits.verify.verdict import Witness
@@ -76,9 +75,9 @@ class Replay:
         points, inside = _placed([candidate.z for candidate in candidates], domains)
         patches, sources, values = self._patches(candidates, inside)
         keep = components.masks([candidate.circuit for candidate in candidates])
-        masks = {site.tensor: site.unit_mask(keep) for site in components.sites}
+        mask = CircuitMask.of_nodes(components, keep)
         reference = propagate(self.graph, {self.graph.inputs[0]: (points, points)})
-        output, own = self._circuit(points, masks, patches)
+        output, own = self._circuit(points, mask, patches)
         outputs = {"reference": reference[self.graph.outputs[0]], "output": output}
         feeds = {name: outputs[name] for name in self._y.inputs}
         low, high = propagate(self._y, feeds)[self._y.outputs[0]]
@@ -87,7 +86,7 @@ class Replay:
         offsets = self.encoder.specification.offsets[index]
         excess, row = _least(rows, offsets, low, high).max(1)
         if values is not None:
-            values = self._values_of_the_run(candidates, masks, values, own)
+            values = self._values_of_the_run(candidates, mask, values, own)
         before, after = _middle(outputs["reference"]), _middle(output)
         found: list[Witness | None] = []
         for i, candidate in enumerate(candidates):
@@ -120,13 +119,11 @@ class Replay:
         """
         claim = self.claim
         patching = claim.patching
-        if isinstance(patching, FixedPatching):
+        if patching.is_fixed:
             return {name: (v, v) for name, v in self.encoder.fixed.items()}, None, None
-        if isinstance(patching, IntervalHull):
+        if patching.has_boxes:
             patches, values = self._hull_patches(candidates)
             return patches, None, values
-        if not isinstance(patching, Reachable):
-            raise TypeError(f"no patches for {type(patching).__name__}")
         sources = {j: patching.domain(j, claim.inputs) for j in {c.index for c in candidates}}
         domains = [sources[candidate.index] for candidate in candidates]
         given = [candidate.patch_input for candidate in candidates]
@@ -157,7 +154,7 @@ class Replay:
     def _values_of_the_run(
         self,
         candidates: Sequence[Candidate],
-        masks: Mapping[str, Tensor],
+        mask: CircuitMask,
         values: Mapping[str, Tensor],
         own: Mapping[str, Interval],
     ) -> dict[str, Tensor]:
@@ -171,26 +168,19 @@ class Replay:
             ends = [self.encoder.hull_at(name, candidate.index) for candidate in candidates]
             lower, upper = (torch.cat(side) for side in zip(*ends, strict=True))
             computed = torch.minimum(torch.maximum(_middle(own[name]), lower), upper)
-            found[name] = torch.where(masks[name], computed, given)
+            kept = mask.seen_by(name, None)
+            found[name] = computed if kept is None else torch.where(kept, computed, given)
         return found
 
     def _circuit(
-        self, points: Tensor, masks: Mapping[str, Tensor], patches: Mapping[str, Interval]
+        self, points: Tensor, mask: CircuitMask, patches: Mapping[str, Interval]
     ) -> tuple[Interval, dict[str, Interval]]:
-        """The circuit's outputs, and every tensor of its run."""
-        ops = operations(self.graph, torch.float64, points.device)
-        found: dict[str, Interval] = {}
-        for node in self.graph.nodes:
-            if isinstance(node.op, Input):
-                ends = (points, points)
-            else:
-                ends = ops[node.name].interval(*(found[name] for name in node.inputs))
-            mask = masks.get(node.name)
-            if mask is not None and not bool(mask.all()):
-                patch = patches[node.name]
-                ends = (torch.where(mask, ends[0], patch[0]), torch.where(mask, ends[1], patch[1]))
-            found[node.name] = ends
-        lower, upper = found[self.graph.outputs[0]]
+        """The circuits' outputs, and the tensors of their runs at which components are cut."""
+        graph, sites = self.graph, self.encoder.components.sites
+        intervals = Intervals(graph, {graph.inputs[0]: (points, points)}, patches)
+        wanted = [*(site.tensor for site in sites), graph.outputs[0]]
+        found = interpret(graph, mask, intervals, wanted)
+        lower, upper = found[graph.outputs[0]]
         return (lower.expand(len(points), -1), upper.expand(len(points), -1)), found
 
 

@@ -34,7 +34,7 @@ from provable_circuits.verify.attacking.pgd import (
 from provable_circuits.verify.bounding.bounds import Structure
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.encoding.encoder import Query
+from provable_circuits.verify.encoding.query import Query
 from provable_circuits.verify.verdict import Witness
 
 

@@ -26,13 +26,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from provable_circuits.claims.patching import FixedPatching, Reachable
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Site
 from provable_circuits.network.graph import Node
 from provable_circuits.network.ops import Affine, Conv2d, Linear, LinearOp, Op, ReLU
 from provable_circuits.rounding import Interval, down, settle, up
-from provable_circuits.verify.encoding.encoder import Encoder, Query
+from provable_circuits.verify.encoding.encoder import Encoder
+from provable_circuits.verify.encoding.query import Query
+from provable_circuits.verify.encoding.roles import Role
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,13 +41,25 @@ class Known:
     """A proved circuit, and a query and enclosures that are true of it.
 
     The query may be that of a larger circuit, if what was removed since changed nothing.
+    Enclosures are by role: of the query's nodes, and of the network's and the patch source's.
     """
 
     circuit: Circuit
     query: Query
-    ends: Mapping[str, Interval]
+    ends: Mapping[Role, Interval]
     bound: float = 0.0
     """The upper bound of the excess that was proved."""
+
+    def tensor_bounds(self, encoder: Encoder, tensor: str) -> Interval | None:
+        """Enclosures of the circuit's version of a tensor, whole, before patching, if known.
+
+        A tensor that the query does not list is the network's own.
+        """
+        held = self.query.tensors.get(tensor)
+        if held is None:
+            return self.ends.get(encoder.network_role(tensor))
+        ends = self.ends.get(self.query.roles[held.node])
+        return None if ends is None else held.tensor_bounds(ends, encoder.network[tensor].shape)
 
 
 class DifferentialBounds:
@@ -110,13 +123,10 @@ class DifferentialBounds:
         return zero, zero
 
     def _old(self, known: Known, node: Node) -> Interval | None:
-        """Enclosures of the larger circuit's tensor, whole, before patching.
-
-        A tensor that its query does not list is the network's own.
-        """
-        held = known.query.held(node.name)
-        if held.node in known.ends:
-            return held.tensor_bounds(known.ends[held.node], node.shape)
+        """Enclosures of the larger circuit's tensor, whole, before patching."""
+        found = known.tensor_bounds(self.encoder, node.name)
+        if found is not None:
+            return found
         if node.name in known.query.tensors or not self.encoder.folded:
             return None
         return self.encoder.at_point[node.name]
@@ -151,11 +161,11 @@ class DifferentialBounds:
     def _patch(self, known: Known, node: Node) -> Interval | None:
         encoder = self.encoder
         patching = encoder.claim.patching
-        if isinstance(patching, FixedPatching):
+        if patching.is_fixed:
             value = encoder.fixed[node.name]
             return value, value
-        if isinstance(patching, Reachable):
-            return known.ends.get(f"patch:{node.name}")
+        if patching.has_source:
+            return known.ends.get(encoder.source_role(node.name))
         return encoder.hull[node.name]
 
     def _offer(self, query: Query, name: str, ends: Interval, derived: dict[str, Interval]) -> None:

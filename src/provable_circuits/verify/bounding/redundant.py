@@ -16,7 +16,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from provable_circuits.claims.patching import FixedPatching
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Component, Site
 from provable_circuits.verify.bounding.differential import Known
@@ -54,10 +53,10 @@ class RedundantRemoval:
 
     def _still(self, known: Known, site: Site, units: Tensor) -> Tensor:
         encoder = self.encoder
-        held = known.query.held(site.tensor)
-        if not isinstance(encoder.claim.patching, FixedPatching) or held.node not in known.ends:
+        ends = known.tensor_bounds(encoder, site.tensor)
+        if not encoder.claim.patching.is_fixed or ends is None:
             return torch.zeros(encoder.count, dtype=torch.bool)
-        lower, upper = held.tensor_bounds(known.ends[held.node], units.shape)
+        lower, upper = ends
         patch = encoder.fixed[site.tensor][0]
         still = ((lower == patch) & (upper == patch))[:, units].all(1)
         return still.expand(encoder.count)

@@ -22,7 +22,7 @@ from provable_circuits.verify.bounding.root_problems import (
     rounding_slack,
 )
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.encoding.encoder import InputRange
+from provable_circuits.verify.encoding.query import InputRange
 from provable_circuits.verify.outcome import Outcome
 
 

@@ -11,20 +11,27 @@ network ``Encoder.encode`` is the better way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from provable_circuits.claims.patching import FixedPatching, Reachable
 from provable_circuits.network.circuit import Circuit
-from provable_circuits.network.components import Site
-from provable_circuits.network.graph import Graph, GraphBuilder
+from provable_circuits.network.graph import Graph, Node
 from provable_circuits.network.ops import Add
-from provable_circuits.network.ops.base import LinearOp, OnnxWriter, Shape, expect_count
+from provable_circuits.network.ops.base import LinearOp, OnnxWriter, Op, Shape, expect_count
+from provable_circuits.network.semantics import Arithmetic, CircuitMask, interpret
 from provable_circuits.rounding import Interval
-from provable_circuits.verify.encoding.encoder import Encoder, InputRange
+from provable_circuits.verify.encoding.encoder import Encoder
+from provable_circuits.verify.encoding.query import InputRange
+from provable_circuits.verify.encoding.roles import (
+    CircuitStep,
+    MergedGraphBuilder,
+    Role,
+    RoleKind,
+    Roles,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +85,7 @@ class BatchedProblem:
             constraints].
         circuits: the circuits asked about.
         inputs: for each problem which of the claim's inputs it is about.
-        common: tensors that no circuit changes: those of the network and of the source of patches.
+        roles: what each node of the graph stands for, by name.
     """
 
     graph: Graph
@@ -87,7 +94,12 @@ class BatchedProblem:
     offsets: Tensor
     circuits: tuple[Circuit, ...]
     inputs: Tensor
-    common: frozenset[str]
+    roles: Roles
+
+    @property
+    def common(self) -> frozenset[str]:
+        """Nodes that no circuit changes: those of the network and of the source of patches."""
+        return frozenset(name for name, role in self.roles.items() if role.common)
 
 
 def encode_batch(encoder: Encoder, circuits: Sequence[Circuit]) -> BatchedProblem:
@@ -99,8 +111,10 @@ def encode_batch(encoder: Encoder, circuits: Sequence[Circuit]) -> BatchedProble
     return _BatchWriter(encoder, circuits).query()
 
 
-class _BatchWriter:
-    """One query while it is written."""
+class _BatchWriter(Arithmetic[str]):
+    """One query while it is written: tensors of the circuits are nodes of the merged graph."""
+
+    shares = True
 
     def __init__(self, encoder: Encoder, circuits: Sequence[Circuit]) -> None:
         self.e = encoder
@@ -108,32 +122,33 @@ class _BatchWriter:
         self.removed = 0
         for circuit in circuits:
             self.removed |= (~circuit).bits
-        self.keep = encoder.components.masks(circuits)
-        self.builder = GraphBuilder(check_weights=False)
+        keep = encoder.components.masks(circuits)
+        self.mask = CircuitMask.of_nodes(encoder.components, keep)
+        self.builder = MergedGraphBuilder()
         self.ranges: dict[str, InputRange] = {}
-        self.made: dict[str, str] = {}
-        self.common: set[str] = set()
+        self.made: dict[Role, str] = {}
 
     def query(self) -> BatchedProblem:
         e, count = self.e, len(self.circuits)
         output = e.network.outputs[0]
-        circuit = self._circuit(output)
+        circuit = interpret(e.network, self.mask, self, [output])[output]
         reference = self._network(output) if e.specification.needs_reference else None
         y = e.specification.write(self.builder, reference, circuit)
+        graph = self.builder.build([y])
         return BatchedProblem(
-            graph=self.builder.build([y]),
+            graph=graph,
             ranges=self.ranges,
             rows=e.specification.rows.repeat(count, 1, 1),
             offsets=e.specification.offsets.repeat(count, 1),
             circuits=self.circuits,
             inputs=torch.arange(e.count).repeat(count),
-            common=frozenset(self.common),
+            roles=self.builder.roles(node.name for node in graph.nodes),
         )
 
-    def _input(self, name: str, shape: Shape, box: InputRange) -> str:
+    def _input(self, role: Role, shape: Shape, box: InputRange) -> str:
         """An input whose range is the same for all circuits."""
         count = len(self.circuits)
-        given = self.builder.input(name, shape)
+        given = self.builder.given(role, shape)
         domains = None if box.domains is None else box.domains * count
         size = [count] + [1] * len(shape)
         self.ranges[given] = InputRange(box.lower.repeat(size), box.upper.repeat(size), domains)
@@ -141,74 +156,60 @@ class _BatchWriter:
 
     def _network(self, name: str) -> str:
         """The network's own tensor at the claimed input."""
-        return self._copy(name, "", "at:", self.e.z, self.e.z_range)
+        return self._copy(name, self.e.network_role, self.e.z_range)
 
     def _source(self, name: str) -> str:
         """The network's tensor at the patching input."""
         box = self.e.patch_range
         if box is None:
             raise ValueError("this patching has no source")
-        return self._copy(name, "patch:", None, "patch:input", box)
+        return self._copy(name, self.e.source_role, box)
 
-    def _copy(self, name: str, mark: str, fold: str | None, start: str, box: InputRange) -> str:
-        e, key = self.e, f"{mark}{name}"
-        if key in self.made:
-            return self.made[key]
+    def _copy(self, name: str, role_of: Callable[[str], Role], box: InputRange) -> str:
+        """The network's tensor where its input ranges over a box, in a role of that run."""
+        e, role = self.e, role_of(name)
+        if role in self.made:
+            return self.made[role]
         node = e.network[name]
-        if fold is not None and e.folded:
+        if role.kind is RoleKind.AT_POINT:
             lower, upper = (end.expand(e.count, *node.shape) for end in e.at_point[name])
-            made = self._input(f"{fold}{name}", node.shape, InputRange(lower, upper))
-        elif name == e.network.inputs[0]:
-            made = self._input(start, node.shape, box)
+            made = self._input(role, node.shape, InputRange(lower, upper))
+        elif name == e.z:
+            made = self._input(role, node.shape, box)
         else:
-            sources = [self._copy(n, mark, fold, start, box) for n in node.inputs]
-            made = self.builder.add(key, e.ops[name], *sources)
-        self.made[key] = made
-        self.common.add(made)
+            sources = [self._copy(n, role_of, box) for n in node.inputs]
+            made = self.builder.write(role, e.ops[name], *sources)
+        self.made[role] = made
         return made
 
-    def _circuit(self, name: str) -> str:
-        """The circuits' version of a tensor, patched."""
-        key = f"~{name}"
-        if key in self.made:
-            return self.made[key]
-        e = self.e
-        node, site = e.network[name], e.sites.get(name)
-        if not e.upstream[name] & self.removed:
-            made = self._network(name)
-        else:
-            if any(e.upstream[n] & self.removed for n in node.inputs):
-                sources = [self._circuit(n) for n in node.inputs]
-                made = self.builder.add(f"{name}~", e.ops[name], *sources)
-            else:
-                made = self._network(name)
-            if site is not None:
-                own = ((1 << len(site.components)) - 1) << site.start
-                if own & self.removed:
-                    made = self._patched(name, site, made)
-        self.made[key] = made
-        return made
+    def own(self, node: Node) -> str:
+        return self._network(node.name)
 
-    def _patched(self, name: str, site: Site, own: str) -> str:
-        e, shape = self.e, self.e.network[name].shape
-        mask = site.unit_mask(self.keep).expand(len(self.circuits), *shape)
-        kept = mask.repeat_interleave(e.count, 0)
-        inside = self.builder.add(f"{name}~kept", Gate(kept.double()), own)
+    def apply(self, node: Node, inputs: Sequence[str]) -> str:
+        return self._own(node.name, self.e.ops[node.name], *inputs)
+
+    def _own(self, name: str, op: Op, *inputs: str, step: CircuitStep = CircuitStep.VALUE) -> str:
+        return self.builder.write(Role(RoleKind.CIRCUITS, name, step, self.removed), op, *inputs)
+
+    def patched(self, node: Node, value: str, kept: Tensor) -> str:
+        e, name, shape = self.e, node.name, node.shape
+        kept = kept.expand(len(self.circuits), *shape).repeat_interleave(e.count, 0)
+        inside = self._own(name, Gate(kept.double()), value, step=CircuitStep.MASKED)
         patching = e.claim.patching
-        if isinstance(patching, FixedPatching):
-            value = e.fixed[name][0].expand(shape)
-            if not bool(value.any()):
+        if patching.is_fixed:
+            numbers = e.fixed[name][0].expand(shape)
+            if not bool(numbers.any()):
                 return inside
-            fixed = self.builder.constant(f"{name}~fixed", value)
-            outside = self.builder.add(f"{name}~removed", Gate((~kept).double()), fixed)
-        elif isinstance(patching, Reachable):
+            fixed = self.builder.fixed(name, numbers)
+            outside = self._own(name, Gate((~kept).double()), fixed, step=CircuitStep.SOURCE)
+        elif patching.has_source:
             source = self._source(name)
-            outside = self.builder.add(f"{name}~removed", Gate((~kept).double()), source)
+            outside = self._own(name, Gate((~kept).double()), source, step=CircuitStep.SOURCE)
         else:
             lower, upper = (end.expand(e.count, *shape) for end in e.hull[name])
             box = [end.repeat(len(self.circuits), *([1] * len(shape))) for end in (lower, upper)]
-            outside = self.builder.input(f"patch:{name}", shape)
+            outside = self.builder.given(Role(RoleKind.PATCH_VALUES, name), shape)
             self.ranges[outside] = InputRange(
                 torch.where(kept, 0.0, box[0]), torch.where(kept, 0.0, box[1])
             )
-        return self.builder.add(f"{name}~patched", Add(), inside, outside)
+        return self._own(name, Add(), inside, outside, step=CircuitStep.PATCHED)

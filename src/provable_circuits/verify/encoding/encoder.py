@@ -25,8 +25,8 @@ claim holds of the circuit iff for every j < k and every value of the merged gra
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import torch
@@ -34,114 +34,29 @@ from torch import Tensor
 
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.domains import Domain
-from provable_circuits.claims.patching import FixedPatching, IntervalHull, Reachable
 from provable_circuits.claims.specification import Specification, specify
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network import ops
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components, Site
 from provable_circuits.network.execution import operations
-from provable_circuits.network.graph import Graph, GraphBuilder, Node
+from provable_circuits.network.graph import Graph, Node
 from provable_circuits.network.intervals import propagate
 from provable_circuits.network.layers import Layer
 from provable_circuits.network.lowering import lower
+from provable_circuits.network.semantics import Arithmetic, CircuitMask, interpret
 from provable_circuits.rounding import Interval
 from provable_circuits.verify.encoding.circuit_tensor import CircuitTensor, Unread, Whole
+from provable_circuits.verify.encoding.query import InputRange, Query
+from provable_circuits.verify.encoding.roles import (
+    CircuitStep,
+    MergedGraphBuilder,
+    Role,
+    RoleKind,
+    Roles,
+)
 
 CPU = torch.device("cpu")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class InputRange:
-    """Where one input of a merged graph ranges: a box, and for p-balls the domains themselves.
-
-    Attributes:
-        lower, upper: ends [k, *shape] that enclose the range.
-        domains: the k domains, where they say more than the box does.
-    """
-
-    lower: Tensor
-    upper: Tensor
-    domains: tuple[Domain, ...] | None = None
-
-    def to(self, device: torch.device) -> InputRange:
-        """The same range with its bounds on another device."""
-        return replace(self, lower=self.lower.to(device), upper=self.upper.to(device))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Query:
-    """One circuit under one claim, ready to be decided.
-
-    Attributes:
-        graph: the merged graph; its one output is ``y``.
-        ranges: where each of its inputs ranges.
-        rows: the specification's rows [k, specifications, outputs].
-        offsets: and offsets [k, specifications].
-        circuit: the circuit asked about.
-        common: tensors that are the same in every query of the encoder: those of the network, and
-            of the source of patches.
-        lasting: tensors of the circuit whose name says all that they depend on, but for ``cut``.
-        cut: for tensors of the circuit that hold only some channels, which of the network's.
-        removed_units: for sites patched from boxes, the flat positions of their removed units.
-        tensors: for each of the network's tensors that the circuit reads, the circuit's own, before
-            patching; those that are not listed are the network's own.
-    """
-
-    graph: Graph
-    ranges: Mapping[str, InputRange]
-    rows: Tensor
-    offsets: Tensor
-    circuit: Circuit
-    common: frozenset[str]
-    lasting: frozenset[str]
-    cut: Mapping[str, Tensor]
-    removed_units: Mapping[str, Tensor]
-    tensors: Mapping[str, CircuitTensor]
-
-    def held(self, tensor: str) -> CircuitTensor:
-        """The circuit's version of a network's tensor, before patching."""
-        return self.tensors.get(tensor, Whole(tensor))
-
-    def to(self, device: torch.device) -> Query:
-        """The same query with its numbers on another device; its graph's follow on their own."""
-        return replace(
-            self,
-            ranges={name: box.to(device) for name, box in self.ranges.items()},
-            rows=self.rows.to(device),
-            offsets=self.offsets.to(device),
-        )
-
-    def __repr__(self) -> str:
-        inputs = ", ".join(f"{n} {list(self.graph[n].shape)}" for n in self.graph.inputs)
-        shared = sum(1 for name in self.common if name in self.graph)
-        units = sum(
-            math.prod(node.shape)
-            for node in self.graph.nodes
-            if isinstance(node.op, ops.Activation)
-        )
-        return (
-            f"Query({len(self.circuit)} of {len(self.circuit.components)} components, "
-            f"{self.rows.shape[0]} inputs x {self.rows.shape[1]} constraints; {len(self.graph)} "
-            f"nodes, {shared} of them the network's own; {self.unstable} of {units} activation "
-            f"units unstable; over {inputs})"
-        )
-
-    @property
-    def unstable(self) -> int:
-        """Activation units that intervals leave open, for the input where most are.
-
-        Of a ReLU those that may be on either side of zero; of a curved function those that move.
-        """
-        ends = propagate(self.graph, {n: (r.lower, r.upper) for n, r in self.ranges.items()})
-        open_ = torch.zeros(len(self.rows), dtype=torch.long, device=self.rows.device)
-        for node in self.graph.nodes:
-            if isinstance(node.op, ops.Activation):
-                lower, upper = (end.flatten(1) for end in ends[node.inputs[0]])
-                piecewise_linear = isinstance(node.op, ops.ReLU | ops.LeakyReLU)
-                moves = (lower < 0) & (upper > 0) if piecewise_linear else lower < upper
-                open_ += moves.sum(1)
-        return int(open_.max())
 
 
 class Encoder:
@@ -158,7 +73,6 @@ class Encoder:
                 f"{type(claim.metric).__name__} serves sampling alone: choose LogitDifference, "
                 "WinnerMargin, MaxAbs or Norm to prove a claim."
             )
-        _check_names(components.graph)
         self.components = components
         self.claim = claim
         self.network = lower(components.graph)
@@ -174,14 +88,24 @@ class Encoder:
 
     @property
     def z(self) -> str:
-        """The name of the claimed input in merged graphs."""
+        """The network's input."""
         return self.network.inputs[0]
+
+    def network_role(self, tensor: str) -> Role:
+        """The role of the network's tensor at the claimed input."""
+        if self.folded:
+            return Role(RoleKind.AT_POINT, tensor)
+        return Role(RoleKind.INPUT if tensor == self.z else RoleKind.NETWORK, tensor)
+
+    def source_role(self, tensor: str) -> Role:
+        """The role of the network's tensor at the input that patches are taken at."""
+        return Role(RoleKind.PATCH_INPUT if tensor == self.z else RoleKind.PATCH_SOURCE, tensor)
 
     @cached_property
     def fixed(self) -> Mapping[str, Tensor]:
         """The values of a fixed patching, by site."""
         patching = self.claim.patching
-        return patching.values(self.components) if isinstance(patching, FixedPatching) else {}
+        return patching.values(self.components) if patching.is_fixed else {}
 
     @cached_property
     def at_point(self) -> dict[str, Interval]:
@@ -211,7 +135,7 @@ class Encoder:
 
     def _patch_range(self) -> InputRange | None:
         patching = self.claim.patching
-        if not isinstance(patching, Reachable | IntervalHull):
+        if patching.is_fixed:
             return None
         domains = tuple(patching.domain(j, self.claim.inputs) for j in range(self.count))
         for domain in domains:
@@ -235,8 +159,8 @@ class Encoder:
             bits[node.name] = own
         return bits
 
-    def patch_source(self) -> tuple[Graph, Mapping[str, InputRange]]:
-        """The network at the input that patches are taken at, as queries have it, and its range."""
+    def patch_source(self) -> tuple[Graph, Mapping[str, InputRange], Roles]:
+        """The network at the patches' input, as queries have it: graph, its range, its roles."""
         return _Encoding(self, self.components.full()).source()
 
     def encode(self, circuit: Circuit) -> Query:
@@ -244,38 +168,35 @@ class Encoder:
         return _Encoding(self, circuit).query()
 
 
-class _Encoding:
-    """One query while it is written."""
+class _Encoding(Arithmetic[CircuitTensor]):
+    """One query while it is written: tensors of the circuit are nodes of the merged graph."""
+
+    shares = True
 
     def __init__(self, encoder: Encoder, circuit: Circuit) -> None:
         self.e = encoder
         self.circuit = circuit
         self.removed = (~circuit).bits
-        self.builder = GraphBuilder(check_weights=False)
+        self.builder = MergedGraphBuilder()
         self.ranges: dict[str, InputRange] = {}
         self.network_nodes: dict[str, str] = {}
         self.source_nodes: dict[str, str] = {}
-        self.values: dict[str, CircuitTensor] = {}
         self.removed_units: dict[str, Tensor] = {}
-        self.lasting: set[str] = set()
         self.before_patch: dict[str, CircuitTensor] = {}
 
-    def source(self) -> tuple[Graph, Mapping[str, InputRange]]:
+    def source(self) -> tuple[Graph, Mapping[str, InputRange], Roles]:
         """The source of patches alone."""
-        output = self._source(self.e.network.outputs[0])
-        return self.builder.build([output]), self.ranges
+        graph = self.builder.build([self._source(self.e.network.outputs[0])])
+        return graph, self.ranges, self.builder.roles(node.name for node in graph.nodes)
 
     def query(self) -> Query:
         e = self.e
-        self.keep = e.components.masks([self.circuit])
+        self.mask = CircuitMask.of_nodes(e.components, e.components.masks([self.circuit]))
         if not e.folded:
-            self._input(e.z, e.z, e.z_range)
+            self._network(e.z)
         output = e.network.outputs[0]
-        needed = self._circuit_nodes(output)
-        for node in e.network.nodes:
-            if node.name in needed:
-                self.values[node.name] = self._circuit_value(node)
-        circuit_output = self._whole(output, self.values[output])
+        found = interpret(e.network, self.mask, self, [output])
+        circuit_output = self._whole(output, found[output])
         reference = self._network(output) if e.specification.needs_reference else None
         y = e.specification.write(self.builder, reference, circuit_output)
         graph = self.builder.build([y])
@@ -289,38 +210,20 @@ class _Encoding:
             rows=e.specification.rows,
             offsets=e.specification.offsets,
             circuit=self.circuit,
-            common=frozenset(
-                # A node that the circuit made first may serve the source as well (all that it reads
-                # is patched): under the circuit's name it means another thing in other queries.
-                node
-                for node in (*self.network_nodes.values(), *self.source_nodes.values())
-                if "~" not in node
-            ),
-            lasting=frozenset(self.lasting),
-            cut={v.node: v.kept for v in self.values.values() if isinstance(v, Unread)},
+            # A node that the circuit made first may serve the source as well (all that it reads is
+            # patched): it keeps the circuit's role, since in other queries it is another node.
+            roles=self.builder.roles(node.name for node in graph.nodes),
+            cut={
+                value.node: value.kept
+                for name, value in self.before_patch.items()
+                if isinstance(value, Unread) and name not in self.mask.sources
+            },
             removed_units=self.removed_units,
             tensors=self.before_patch,
         )
 
-    def _circuit_nodes(self, output: str) -> set[str]:
-        """The network's tensors that the circuit reads, outermost shared ones included."""
-        needed: set[str] = set()
-        stack = [output]
-        while stack:
-            name = stack.pop()
-            if name in needed:
-                continue
-            needed.add(name)
-            if self._diverges(name):
-                stack.extend(self.e.network[name].inputs)
-        return needed
-
-    def _diverges(self, name: str) -> bool:
-        """Whether some removed component is at or upstream of this tensor."""
-        return bool(self.e.upstream[name] & self.removed)
-
-    def _input(self, name: str, like: str, box: InputRange) -> str:
-        given = self.builder.input(name, self.e.network[like].shape)
+    def _input(self, role: Role, box: InputRange) -> str:
+        given = self.builder.given(role, self.e.network[role.tensor].shape)
         self.ranges[given] = box
         return given
 
@@ -328,50 +231,47 @@ class _Encoding:
         """The network's own tensor at the claimed input."""
         if name not in self.network_nodes:
             e = self.e
-            node = e.network[name]
+            node, role = e.network[name], e.network_role(name)
             if e.folded:
                 lower, upper = (end.expand(e.count, *node.shape) for end in e.at_point[name])
-                self.network_nodes[name] = self._input(f"at:{name}", name, InputRange(lower, upper))
+                self.network_nodes[name] = self._input(role, InputRange(lower, upper))
             elif name == e.z:
-                self.network_nodes[name] = e.z
+                self.network_nodes[name] = self._input(role, e.z_range)
             else:
                 sources = [self._network(source) for source in node.inputs]
-                self.network_nodes[name] = self.builder.add(name, e.ops[name], *sources)
+                self.network_nodes[name] = self.builder.write(role, e.ops[name], *sources)
         return self.network_nodes[name]
 
     def _source(self, name: str) -> str:
         """The network's tensor at the patching input."""
         if name not in self.source_nodes:
             e = self.e
-            node = e.network[name]
-            if name == e.network.inputs[0]:
+            node, role = e.network[name], e.source_role(name)
+            if name == e.z:
                 box = e.patch_range
                 if box is None:
                     raise ArgumentError("This patching has no source.")
-                self.source_nodes[name] = self._input("patch:input", name, box)
+                self.source_nodes[name] = self._input(role, box)
             else:
                 sources = [self._source(source) for source in node.inputs]
-                self.source_nodes[name] = self.builder.add(f"patch:{name}", e.ops[name], *sources)
+                self.source_nodes[name] = self.builder.write(role, e.ops[name], *sources)
         return self.source_nodes[name]
 
-    def _circuit_value(self, node: Node) -> CircuitTensor:
-        """The circuit's version of a network tensor."""
-        site = self.e.sites.get(node.name)
-        own_bits = 0
-        if site is not None:
-            own_bits = ((1 << len(site.components)) - 1) << site.start & self.removed
-        inherited = any(self._diverges(name) for name in node.inputs)
-        value = self._apply(node) if inherited else Whole(self._network(node.name))
-        self.before_patch[node.name] = value
-        if site is not None and own_bits:
-            value = self._patch(node, site, value)
+    # --- the circuit ----------------------------------------------------------------------------
+
+    def own(self, node: Node) -> CircuitTensor:
+        """A tensor that no removed component lies upstream of is the network's."""
+        value = self.before_patch[node.name] = Whole(self._network(node.name))
+        return value
+
+    def apply(self, node: Node, inputs: Sequence[CircuitTensor]) -> CircuitTensor:
+        value = self.before_patch[node.name] = self._apply(node, inputs)
         return value
 
     # --- operations on cut tensors -------------------------------------------------------------
 
-    def _apply(self, node: Node) -> CircuitTensor:
+    def _apply(self, node: Node, inputs: Sequence[CircuitTensor]) -> CircuitTensor:
         op = self.e.ops[node.name]
-        inputs = [self.values[name] for name in node.inputs]
         if isinstance(op, ops.Linear | ops.Conv2d):
             return self._layer(node, op, node.inputs[0], inputs[0])
         if len(inputs) == 1:
@@ -381,12 +281,12 @@ class _Encoding:
         whole = [self._whole(n, v) for n, v in zip(node.inputs, inputs, strict=True)]
         return Whole(self._own(node.name, op, *whole))
 
-    def _own(self, name: str, op: ops.Op, *inputs: str, role: str = "") -> str:
-        """A node of the circuit, named after what it depends on: bounds are found again by it."""
+    def _own(
+        self, name: str, op: ops.Op, *inputs: str, step: CircuitStep = CircuitStep.VALUE
+    ) -> str:
+        """A node of the circuit; its role says all that it depends on."""
         upstream = self.e.upstream[name] & self.removed
-        made = self.builder.add(f"{name}{role}~{upstream:x}", op, *inputs)
-        self.lasting.add(made)
-        return made
+        return self.builder.write(Role(RoleKind.CIRCUIT, name, step, upstream), op, *inputs)
 
     def _layer(
         self, node: Node, op: ops.Linear | ops.Conv2d, source: str, value: CircuitTensor
@@ -397,7 +297,7 @@ class _Encoding:
             return Whole(self._own(node.name, op, self._whole(source, value)))
         weight, bias = op.weight, op.bias
         site = self.e.site_of_source.get(node.name)
-        rows = None if site is None else self._kept_channels(site)
+        rows = None if site is None else self._read_channels(site)
         if rows is not None and len(rows) == 0:
             rows = None  # nothing of it is read; dead-node removal takes it away
         if rows is not None:
@@ -407,11 +307,10 @@ class _Encoding:
         name = self._own(node.name, made, value.node)
         return Whole(name) if rows is None else Unread(name, rows)
 
-    def _kept_channels(self, site: Site) -> Tensor | None:
-        """Channels of a layer that stay, if its removed components are whole channels."""
-        mask = site.unit_mask(self.keep)[0]
-        layer = site.layer
-        if bool(mask.all()) or not _along_channels(mask, layer):
+    def _read_channels(self, site: Site) -> Tensor | None:
+        """Channels of a layer that anyone reads, if its removed components are whole channels."""
+        mask = self.mask.read_in(self.e.network, site.tensor)
+        if mask is None or not _along_channels(mask[0], site.layer):
             return None
         return mask.flatten().nonzero().flatten()
 
@@ -424,20 +323,19 @@ class _Encoding:
     def _whole(self, name: str, value: CircuitTensor) -> str:
         """The node that is the tensor itself."""
         op = value.whole(self.e.network[name].shape)
-        return value.node if op is None else self._own(name, op, value.node, role=".whole")
+        return value.node if op is None else self._own(name, op, value.node, step=CircuitStep.WHOLE)
 
     def _zero(self, name: str) -> str:
         """A tensor of which nothing is kept."""
         shape = self.e.network[name].shape
-        return self.builder.constant(f"{name}~zero", torch.zeros(shape, dtype=torch.float64))
+        return self.builder.fixed(name, torch.zeros(shape, dtype=torch.float64))
 
     # --- patching at a site --------------------------------------------------------------------
 
-    def _patch(self, node: Node, site: Site, value: CircuitTensor) -> CircuitTensor:
-        patching = self.e.claim.patching
-        mask = site.unit_mask(self.keep)[0]
+    def patched(self, node: Node, value: CircuitTensor, kept: Tensor) -> CircuitTensor:
+        patching, site, mask = self.e.claim.patching, self.e.sites[node.name], kept[0]
         channels = _along_channels(mask, site.layer) and site.layer.channel_dim == 0
-        if isinstance(patching, FixedPatching):
+        if patching.is_fixed:
             patch = self.e.fixed[node.name][0]
             gone = torch.where(mask, torch.zeros_like(patch), patch)
             if channels and not bool(gone.any()):
@@ -445,50 +343,42 @@ class _Encoding:
                     return Whole(self._zero(node.name))
                 return value.kept_of(mask.flatten())
             if not bool(mask.any()):
-                return Whole(self.builder.constant(f"{node.name}~fixed", patch))
+                return Whole(self.builder.fixed(node.name, patch))
             masked = self._masked(node, mask, value)
-            return Whole(self._own(node.name, ops.Affine(shift=gone), masked, role=".patched"))
+            return Whole(
+                self._own(node.name, ops.Affine(shift=gone), masked, step=CircuitStep.PATCHED)
+            )
         own = self._masked(node, mask, value) if bool(mask.any()) else None
-        if isinstance(patching, Reachable):
+        if patching.has_source:
             other = self._pick(node, mask, self._source(node.name))
         else:
             units = (~mask.expand(node.shape)).flatten().nonzero().flatten()
             lower, upper = (end.expand(self.e.count, *node.shape) for end in self.e.hull[node.name])
             box = InputRange(lower.flatten(1)[:, units], upper.flatten(1)[:, units])
             self.removed_units[node.name] = units
-            given = self.builder.input(f"patch:{node.name}", (len(units),))
+            given = self.builder.given(Role(RoleKind.PATCH_VALUES, node.name), (len(units),))
             self.ranges[given] = box
-            other = self._own(node.name, ops.Scatter(units, node.shape), given, role=".hull")
+            other = self._own(
+                node.name, ops.Scatter(units, node.shape), given, step=CircuitStep.HULL
+            )
         if own is None:
             return Whole(other)
-        return Whole(self._own(node.name, ops.Add(), own, other, role=".patched"))
+        return Whole(self._own(node.name, ops.Add(), own, other, step=CircuitStep.PATCHED))
 
     def _masked(self, node: Node, mask: Tensor, value: CircuitTensor) -> str:
         """The whole tensor with removed units at zero."""
         if isinstance(value, Unread):
             return self._whole(node.name, value.kept_of(mask.flatten()))
         whole = self._whole(node.name, value)
-        return self._own(node.name, ops.Affine(scale=mask.double()), whole, role=".masked")
+        return self._own(node.name, ops.Affine(scale=mask.double()), whole, step=CircuitStep.MASKED)
 
     def _pick(self, node: Node, mask: Tensor, source: str) -> str:
         """The removed units of the patch source, zero elsewhere."""
         if not bool(mask.any()):
             return source
-        return self._own(node.name, ops.Affine(scale=(~mask).double()), source, role=".source")
-
-
-def _check_names(graph: Graph) -> None:
-    """Refuse names that a merged graph could give to tensors of its own.
-
-    Enclosures are remembered by name, so no name may stand for two tensors.
-    """
-    for node in graph.nodes:
-        if node.name.startswith(("patch:", "at:")) or "~" in node.name or "^" in node.name:
-            raise ArgumentError(
-                f"The network has a tensor named {node.name!r}. Names that start with 'patch:' or "
-                "'at:', or contain '~' or '^', are kept for what a proof adds to the network: "
-                "rename it."
-            )
+        return self._own(
+            node.name, ops.Affine(scale=(~mask).double()), source, step=CircuitStep.SOURCE
+        )
 
 
 def _along_channels(mask: Tensor, layer: Layer) -> bool:

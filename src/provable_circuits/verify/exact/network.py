@@ -18,6 +18,12 @@ from torch import Tensor
 
 from provable_circuits.network import ops
 from provable_circuits.network.graph import Graph, Node
+from provable_circuits.network.semantics import (
+    NOTHING_REMOVED,
+    Arithmetic,
+    CircuitMask,
+    interpret,
+)
 from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.exact.forms import Atoms, Form, combination
@@ -86,43 +92,82 @@ class RationalNetwork:
         self, graph: Graph, deadline: Deadline, at_once: int = DEFAULT.exact.rows_at_once
     ) -> None:
         self.graph = graph
-        self.layers = [_layer(graph, node, deadline, at_once) for node in graph.nodes]
+        self.layers = {node.name: _layer(graph, node, deadline, at_once) for node in graph.nodes}
 
     def run(
         self,
         atoms: Atoms,
         inputs: Sequence[Form],
         deadline: Deadline,
+        mask: CircuitMask = NOTHING_REMOVED,
         patches: Mapping[str, Mapping[int, Form]] | None = None,
     ) -> dict[str, list[Form]]:
-        """Every tensor, flat; ``patches`` replaces some elements of some tensors.
+        """Every tensor of the network, flat; of a circuit, the outputs.
 
-        With patches this is a circuit's run: removed units take their patch instead of the value
-        just computed, and everything downstream sees that.
+        Args:
+            atoms: where new variables of ReLUs are noted.
+            inputs: the input, flat.
+            deadline: when to stop.
+            mask: the circuit; the network itself by default.
+            patches: by tensor and element, the patch of every unit that some reader does not see.
         """
-        found: dict[str, list[Form]] = {}
-        for layer in self.layers:
-            node = layer.node
-            gone = (patches or {}).get(node.name, {})
-            if isinstance(node.op, ops.Input):
-                values = list(inputs)
-            elif layer.slope is not None:
-                slope, (source,) = layer.slope, (found[name] for name in node.inputs)
-                values = []
-                for i, form in enumerate(source):
-                    deadline.check()
-                    values.append(form if i in gone else _bend(atoms, form, slope))
-            else:
-                given = [found[name] for name in node.inputs]
-                values = []
-                for i, (offset, terms) in enumerate(layer.rows):
-                    deadline.check()
-                    picked = () if i in gone else terms
-                    values.append(combination([(w, given[k][j]) for k, j, w in picked], offset))
-            for i, form in gone.items():
-                values[i] = form
-            found[node.name] = values
+        forms = _Forms(self, atoms, inputs, deadline, mask, patches or {})
+        names = [node.name for node in self.graph.nodes]
+        return interpret(self.graph, mask, forms, self.graph.outputs if mask.sources else names)
+
+
+class _Forms(Arithmetic[list[Form]]):
+    """Rational forms, element by element; what no reader sees is not computed."""
+
+    def __init__(
+        self,
+        network: RationalNetwork,
+        atoms: Atoms,
+        inputs: Sequence[Form],
+        deadline: Deadline,
+        mask: CircuitMask,
+        patches: Mapping[str, Mapping[int, Form]],
+    ) -> None:
+        self.network = network
+        self.atoms = atoms
+        self.inputs = list(inputs)
+        self.deadline = deadline
+        self.mask = mask
+        self.patches = patches
+
+    def own(self, node: Node) -> list[Form]:
+        return self.inputs
+
+    def apply(self, node: Node, inputs: Sequence[list[Form]]) -> list[Form]:
+        layer, unread = self.network.layers[node.name], self._unread(node)
+        values = []
+        if layer.slope is not None:
+            (source,) = inputs
+            for i, form in enumerate(source):
+                self.deadline.check()
+                values.append(form if i in unread else _bend(self.atoms, form, layer.slope))
+            return values
+        for i, (offset, terms) in enumerate(layer.rows):
+            self.deadline.check()
+            picked = () if i in unread else terms
+            values.append(combination([(w, inputs[k][j]) for k, j, w in picked], offset))
+        return values
+
+    def _unread(self, node: Node) -> frozenset[int]:
+        read = self.mask.read_in(self.network.graph, node.name)
+        return frozenset() if read is None else frozenset(_outside(node, read))
+
+    def patched(self, node: Node, value: list[Form], kept: Tensor) -> list[Form]:
+        patch, found = self.patches[node.name], list(value)
+        for i in _outside(node, kept):
+            found[i] = patch[i]
         return found
+
+
+def _outside(node: Node, kept: Tensor) -> list[int]:
+    """The flat positions of units outside a mask of one circuit, [1, ...]."""
+    found: list[int] = (~kept[0].expand(node.shape)).flatten().nonzero().flatten().tolist()
+    return found
 
 
 def _bend(atoms: Atoms, form: Form, slope: Fraction) -> Form:

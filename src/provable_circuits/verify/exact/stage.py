@@ -35,13 +35,14 @@ from torch import Tensor
 
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.metrics import Norm
-from provable_circuits.claims.patching import FixedPatching, Reachable
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
 from provable_circuits.network.ops import LeakyReLU, ReLU
+from provable_circuits.network.semantics import CircuitMask
 from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.encoding.encoder import Encoder, InputRange
+from provable_circuits.verify.encoding.encoder import Encoder
+from provable_circuits.verify.encoding.query import InputRange
 from provable_circuits.verify.exact.domains import (
     Extent,
     below,
@@ -100,7 +101,7 @@ class Exact:
         patching = encoder.claim.patching
         for j, domain in enumerate(encoder.claim.inputs):
             z, source = extent_of(domain), None
-            if isinstance(patching, Reachable):
+            if patching.has_source:
                 source = extent_of(patching.domain(j, encoder.claim.inputs))
                 if source is None:
                     return None
@@ -186,7 +187,7 @@ def _removed(encoder: Encoder, circuit: Circuit) -> dict[str, list[int]]:
 def _hull(encoder: Encoder, circuit: Circuit, j: int) -> dict[str, Extent] | None:
     """For IntervalHull patching, the boxes of all sites' removed units; None if one is infinite."""
     patching = encoder.claim.patching
-    if isinstance(patching, FixedPatching | Reachable):
+    if not patching.has_boxes:
         return {}
     found = {}
     for name, units in _removed(encoder, circuit).items():
@@ -243,6 +244,8 @@ class _Question:
         self.index = index
         self.deadline = deadline
         self.retreats = retreats
+        keep = encoder.components.masks([circuit])
+        self.mask = CircuitMask.of_nodes(encoder.components, keep)
         self.removed = _removed(encoder, circuit)
         self.output = network.graph.outputs[0]
         self.atoms = start.atoms.copy()
@@ -251,7 +254,8 @@ class _Question:
     def constraints(self) -> Constraints | None:
         """What must not exceed zero, as forms over the variables; None if it has no such form."""
         patches = self._patches(self.start.patches, self.hull_forms)
-        run = self.network.run(self.atoms, self.start.z_forms, self.deadline, patches)
+        forms = self.start.z_forms
+        run = self.network.run(self.atoms, forms, self.deadline, self.mask, patches)
         return self._excess(self.atoms, self.start.reference[self.output], run[self.output])
 
     def _patches(
@@ -261,10 +265,10 @@ class _Question:
         patching = self.encoder.claim.patching
         found: dict[str, dict[int, Form]] = {}
         for name, units in self.removed.items():
-            if isinstance(patching, FixedPatching):
+            if patching.is_fixed:
                 values = fractions(self.encoder.fixed[name][0].flatten()[units])
                 found[name] = {i: Form(value) for i, value in zip(units, values, strict=True)}
-            elif isinstance(patching, Reachable):
+            elif patching.has_source:
                 found[name] = {i: source[name][i] for i in units}
             else:
                 found[name] = dict(zip(units, hull[name], strict=True))
@@ -341,7 +345,7 @@ class _Question:
             at_source = network.run(atoms, _constants(source), deadline)
         patches = self._patches(at_source, {n: _constants(v) for n, v in hull.items()})
         reference = network.run(atoms, _constants(z), deadline)[self.output]
-        output = network.run(atoms, _constants(z), deadline, patches)[self.output]
+        output = network.run(atoms, _constants(z), deadline, self.mask, patches)[self.output]
         constraints = self._excess(atoms, reference, output)
         if constraints is None:
             return None

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from provable_circuits.verify.configuration import DEFAULT
-from provable_circuits.verify.encoding.encoder import Query
+from provable_circuits.verify.encoding.query import Query
+from provable_circuits.verify.encoding.roles import Role, RoleKind
 from provable_circuits.verify.neuron_hull.saved_tree import SavedTree
 
 POSITIONS = 2**40
@@ -29,7 +30,7 @@ class SavedTrees:
 
     most: int = DEFAULT.reuse.saved_numbers
     rows: dict[Row, SavedTree] = field(default_factory=dict)
-    tensors: dict[str, int] = field(default_factory=dict)
+    tensors: dict[Role, int] = field(default_factory=dict)
 
     def keep(self, found: dict[Row, SavedTree]) -> None:
         """Keep newer saved trees; the oldest are forgotten where all take too much room."""
@@ -60,13 +61,13 @@ class ProofReuse:
         A circuit's tensor has others than the network's that it stands for. Its positions are those
         of the network's, of which it may lack channels.
         """
-        tensor = name
+        role = self.query.roles[name]
         if name in self.own:
-            tensor = f"{self.own[name]}~"
+            role = Role(RoleKind.CIRCUIT, self.own[name])
             held = self.query.tensors[self.own[name]]
             positions = held.positions(positions, self.query.graph[name].shape)
         known = self.saved_trees.tensors
-        return known.setdefault(tensor, len(known)) * POSITIONS + positions
+        return known.setdefault(role, len(known)) * POSITIONS + positions
 
     def add(self, row: Row, saved_tree: SavedTree | None) -> None:
         """A row of this question was proved; its saved tree, if it is not too large."""

@@ -17,14 +17,15 @@ from provable_circuits.rounding import Interval
 from provable_circuits.verify.bounding.bounds import Bounds
 from provable_circuits.verify.bounding.relaxation import Lines
 from provable_circuits.verify.configuration import DEFAULT
-from provable_circuits.verify.encoding.encoder import Query
+from provable_circuits.verify.encoding.query import Query
+from provable_circuits.verify.encoding.roles import Role, Roles
 from provable_circuits.verify.neuron_hull.proof_reuse import SavedTrees
 from provable_circuits.verify.tuning.stages import ReuseTuning
 
 
 @dataclass(slots=True, eq=False)
 class Memory:
-    """Enclosures met earlier.
+    """Enclosures met earlier, by the roles of the nodes that they are of.
 
     Attributes:
         whole: of the network's tensors and the patch source's, [k, *shape].
@@ -37,11 +38,11 @@ class Memory:
         most_own: numbers that the lower bounds of circuits' own tensors hold, at most.
     """
 
-    whole: dict[str, Interval] = field(default_factory=dict)
-    lines: dict[str, Lines] = field(default_factory=dict)
-    tightened: set[tuple[str, int]] = field(default_factory=set)
-    started: dict[str, tuple[Interval, Tensor]] = field(default_factory=dict)
-    cut: dict[str, tuple[Tensor | None, Interval]] = field(default_factory=dict)
+    whole: dict[Role, Interval] = field(default_factory=dict)
+    lines: dict[Role, Lines] = field(default_factory=dict)
+    tightened: set[tuple[Role, int]] = field(default_factory=set)
+    started: dict[Role, tuple[Interval, Tensor]] = field(default_factory=dict)
+    cut: dict[Role, tuple[Tensor | None, Interval]] = field(default_factory=dict)
     saved_trees: SavedTrees = field(default_factory=SavedTrees)
     most_own: int = DEFAULT.reuse.own_numbers
 
@@ -54,15 +55,16 @@ class Memory:
         """Enclosures of the query's tensors that are known already."""
         found = {}
         for node in query.graph.nodes:
-            ends = self.whole.get(node.name) or self._recall_cut(query, node.name)
+            role = query.roles[node.name]
+            ends = self.whole.get(role) or self._recall_cut(query, node.name, role)
             if ends is not None:
                 found[node.name] = ends
         return found
 
-    def _recall_cut(self, query: Query, name: str) -> Interval | None:
-        if name not in self.cut:
+    def _recall_cut(self, query: Query, name: str, role: Role) -> Interval | None:
+        if role not in self.cut:
             return None
-        had, (lower, upper) = self.cut[name]
+        had, (lower, upper) = self.cut[role]
         want = query.cut.get(name)
         if had is None and want is None:
             return lower, upper
@@ -75,57 +77,61 @@ class Memory:
             return None
         return lower[:, place], upper[:, place]
 
-    def keep(self, bounds: Bounds, common: frozenset[str]) -> None:
+    def keep(self, bounds: Bounds, roles: Roles) -> None:
         """Keep what was found of tensors that all questions have in common."""
         for name, ends in bounds.ends.items():
-            if name in common and name not in bounds.region.ranges:
-                self.whole[name] = ends
-                self.started.pop(name, None)
-        for name, line in bounds.lines.items():
-            if name in common:
-                self.lines[name] = line
+            role = roles[name]
+            if role.common and name not in bounds.region.ranges:
+                self.whole[role] = ends
+                self.started.pop(role, None)
+        self._keep_lines(bounds, roles)
 
-    def keep_unfinished(self, bounds: Bounds, common: frozenset[str]) -> None:
+    def _keep_lines(self, bounds: Bounds, roles: Roles) -> None:
+        for name, line in bounds.lines.items():
+            if roles[name].common:
+                self.lines[roles[name]] = line
+
+    def keep_unfinished(self, bounds: Bounds, roles: Roles) -> None:
         """Keep what was found when time ran out: finished tensors, and part of one."""
         done = {
             node.inputs[0] for node in bounds.structure.activations if node.name in bounds.lines
         }
-        for name in done & common:
-            self.whole[name] = bounds.ends[name]
-        for name, line in bounds.lines.items():
-            if name in common:
-                self.lines[name] = line
+        for name in done:
+            if roles[name].common:
+                self.whole[roles[name]] = bounds.ends[name]
+        self._keep_lines(bounds, roles)
         for name, mask in bounds.refined.items():
-            if name in common and name not in done and name in bounds.ends:
-                self.started[name] = (bounds.ends[name], mask)
+            if name in bounds.ends and name not in done and roles[name].common:
+                self.started[roles[name]] = (bounds.ends[name], mask)
 
-    def loose(self, names: Iterable[str], problems: Tensor) -> set[tuple[str, int]]:
+    def loose(self, tensors: Iterable[Role], problems: Tensor) -> set[tuple[Role, int]]:
         """Which of these tensors hulls did not bring closer yet, and for which of these inputs."""
-        known = [name for name in names if name in self.whole]
-        every = {(name, problem) for name in known for problem in problems.tolist()}
+        known = [role for role in tensors if role in self.whole]
+        every = {(role, problem) for role in known for problem in problems.tolist()}
         return every - self.tightened
 
     def keep_tightened(
-        self, name: str, readers: Iterable[str], problem: int, ends: Interval
+        self, tensor: Role, readers: Iterable[Role], problem: int, ends: Interval
     ) -> None:
         """Keep tighter bounds [1, *shape] of a common tensor for one input; ``readers`` read it."""
         place = torch.tensor([problem], device=ends[0].device)
-        lower, upper = self.whole[name]
-        self.whole[name] = (
+        lower, upper = self.whole[tensor]
+        self.whole[tensor] = (
             lower.index_copy(0, place, ends[0]),
             upper.index_copy(0, place, ends[1]),
         )
-        self.tightened.add((name, problem))
+        self.tightened.add((tensor, problem))
         for reader in readers:
             self.lines.pop(reader, None)
 
     def keep_own(self, bounds: Bounds, query: Query) -> None:
         """Keep what was found of the circuit's own tensors."""
         sources = {node.inputs[0] for node in bounds.structure.activations}
-        for name in sources & query.lasting - query.common:
+        for name in sources & query.lasting:
             if name in bounds.ends and name not in bounds.known:
-                self.cut.pop(name, None)
-                self.cut[name] = (query.cut.get(name), bounds.ends[name])
+                role = query.roles[name]
+                self.cut.pop(role, None)
+                self.cut[role] = (query.cut.get(name), bounds.ends[name])
         held = sum(lower.numel() for _, (lower, _) in self.cut.values())
         while held > self.most_own:
             oldest = next(iter(self.cut))

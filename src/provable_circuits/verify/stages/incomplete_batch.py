@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from provable_circuits.claims.patching import FixedPatching, IntervalHull
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.graph import Graph
 from provable_circuits.verify.attacking.candidates import candidate_at, middles
@@ -28,6 +27,7 @@ from provable_circuits.verify.bounding.root_problems import rounding_slack
 from provable_circuits.verify.branching.batched_splits import Backoff, split_rows
 from provable_circuits.verify.deadline import Deadline, OutOfTime
 from provable_circuits.verify.encoding.batched import BatchedProblem, encode_batch
+from provable_circuits.verify.encoding.roles import by_name
 from provable_circuits.verify.stage import Stage
 from provable_circuits.verify.stages.context import Context
 from provable_circuits.verify.stages.preparation import common_bounds
@@ -142,15 +142,15 @@ class IncompleteBatch:
         """Circuits that exceed the metric at an earlier witness, by plain runs."""
         context = self.context
         components, patching = context.encoder.components, context.encoder.claim.patching
-        hull = isinstance(patching, IntervalHull)
+        hull = patching.has_boxes
         pool = [w for w in context.knowledge.pool if not hull or w.patch_values is not None]
         if not pool:
             return {}
         z = torch.stack([witness.z for witness in pool]).double()
         patches: dict[str, Tensor]
-        if isinstance(patching, FixedPatching):
+        if patching.is_fixed:
             patches = dict(context.encoder.fixed)
-        elif isinstance(patching, IntervalHull):
+        elif patching.has_boxes:
             values = [w.patch_values or {} for w in pool]
             patches = {
                 site.tensor: torch.stack([v[site.tensor] for v in values])
@@ -204,17 +204,14 @@ class IncompleteBatch:
         self._prepare(batched, deadline)
         memory = context.knowledge.memory
         graph, region = batched.graph, context.region(batched.ranges)
-        whole = {name: ends for name, ends in memory.whole.items() if name in graph}
+        roles = {node.name: batched.roles[node.name] for node in graph.nodes}
+        lines = by_name(memory.lines, roles)
         bounds = Bounds(
             context.structure(graph),
             region,
             len(batched.rows),
-            picked_all(whole, batched.inputs),
-            known_lines={
-                name: picked_lines(line, batched.inputs)
-                for name, line in memory.lines.items()
-                if name in graph
-            },
+            picked_all(by_name(memory.whole, roles), batched.inputs),
+            known_lines={name: picked_lines(line, batched.inputs) for name, line in lines.items()},
             deadline=deadline,
         )
         bounds.compute()
@@ -265,15 +262,15 @@ class IncompleteBatch:
 
     def _prepare(self, batched: BatchedProblem, deadline: Deadline) -> None:
         """Bound the tensors that all circuits have in common, unless that was done before."""
-        context, names = self.context, batched.common
-        graph = batched.graph
-        inner = [n for n in graph.nodes if n.name in names]
-        if all(n.name in context.knowledge.memory.whole or n.name in graph.inputs for n in inner):
+        context, graph, whole = self.context, batched.graph, self.context.knowledge.memory.whole
+        inner = [node for node in graph.nodes if batched.roles[node.name].common]
+        roles = {node.name: batched.roles[node.name] for node in inner}
+        if all(roles[n.name] in whole or n.name in graph.inputs for n in inner):
             return
         inputs = [node.name for node in inner if node.name in graph.inputs]
         first = torch.arange(context.encoder.count)
         ranges = context.region({name: batched.ranges[name] for name in inputs}).select(first)
-        common_bounds(context, Graph(inner, inputs, [inner[-1].name]), ranges, deadline)
+        common_bounds(context, Graph(inner, inputs, [inner[-1].name]), roles, ranges, deadline)
 
     def _note(
         self,
@@ -295,5 +292,7 @@ class IncompleteBatch:
             if by > 0 and i not in likely and not (found and found[i] is not None):
                 problem = c * encoder.count + k
                 index = int(batched.inputs[problem])
-                candidate = candidate_at(encoder, batched.circuits[c], points, problem, index)
+                candidate = candidate_at(
+                    encoder, batched.circuits[c], batched.roles, points, problem, index
+                )
                 likely[i] = (candidate, stage)

@@ -33,7 +33,8 @@ from provable_circuits.verify.bounding.unstable import UnstableUnits
 from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
 from provable_circuits.verify.branching.input_split import InputSplit
 from provable_circuits.verify.deadline import Deadline, OutOfTime
-from provable_circuits.verify.encoding.encoder import Query
+from provable_circuits.verify.encoding.query import Query
+from provable_circuits.verify.encoding.roles import by_name
 from provable_circuits.verify.neuron_hull.proof_reuse import ProofReuse
 from provable_circuits.verify.neuron_hull.search import (
     HullSearch,
@@ -122,7 +123,8 @@ class Question:
         bound = self.context.encoder.specification.at_most(min(self.bound, 0.0))
         if knowledge.last is not None and bool(self.settled.any()):
             bound = max(bound, knowledge.last.bound)
-        known = {name: moved(pair, CPU) for name, pair in self.bounds.ends.items()}
+        roles = self.query.roles
+        known = {roles[name]: moved(pair, CPU) for name, pair in self.bounds.ends.items()}
         self.proof_reuse.keep()
         knowledge.last = Known(self.query.circuit, self.query, known, bound)
         return Proved(bound, stage)
@@ -289,7 +291,8 @@ class Question:
         have in common are bounded well once.
         """
         last, query, memory = self.knowledge.last, self.query, self.knowledge.memory
-        prior = {name: ends for name, (ends, _) in memory.started.items() if name in query.graph}
+        started = by_name(memory.started, query.roles)
+        prior = {name: ends for name, (ends, _) in started.items() if name in query.graph}
         if quick and last is not None:
             derived = self.context.differential.enclosures(last, query)
             prior |= {name: moved(ends, self.context.device) for name, ends in derived.items()}
@@ -299,16 +302,16 @@ class Question:
             self.count,
             memory.recall(query),
             prior,
-            memory.lines,
+            by_name(memory.lines, query.roles),
             self.deadline,
-            refined={n: mask for n, (_, mask) in memory.started.items() if n in query.graph},
+            refined={name: mask for name, (_, mask) in started.items() if name in query.graph},
         )
         try:
             bounds.compute(refine=query.common if quick else True)
         except OutOfTime:
-            memory.keep_unfinished(bounds, query.common)
+            memory.keep_unfinished(bounds, query.roles)
             raise
-        memory.keep(bounds, query.common)
+        memory.keep(bounds, query.roles)
         if not quick:
             memory.keep_own(bounds, query)
         return bounds
@@ -371,7 +374,7 @@ class Question:
             self.count,
             known,
             prior,
-            self.knowledge.memory.lines,
+            by_name(self.knowledge.memory.lines, self.query.roles),
             self.deadline,
         )
         sharper.compute(refine=False)
@@ -409,7 +412,8 @@ class Question:
         """For each of some inputs, whether hulls may still tighten common tensors; a mask."""
         structure = self.structure
         read = {node.inputs[0] for node in structure.activations} - structure.single_layer
-        loose = self.knowledge.memory.loose(self.query.common & read, problems)
+        common = {self.query.roles[name] for name in self.query.common & read}
+        loose = self.knowledge.memory.loose(common, problems)
         found = sorted({problem for _, problem in loose})
         return torch.isin(problems, torch.tensor(found, dtype=torch.long, device=problems.device))
 
@@ -417,11 +421,11 @@ class Question:
         """The bounds with what hulls make of tensors that all questions have in common."""
         memory, query = self.knowledge.memory, self.query
         with self.deadline.shared():
-            tighten_common(memory, bounds, query.common, problems)
+            tighten_common(memory, bounds, query.roles, problems)
         prior = {node.inputs[0]: bounds.ends[node.inputs[0]] for node in self.structure.activations}
-        known = memory.recall(query)
+        known, lines = memory.recall(query), by_name(memory.lines, query.roles)
         tightened = Bounds(
-            self.structure, self.region, self.count, known, prior, memory.lines, self.deadline
+            self.structure, self.region, self.count, known, prior, lines, self.deadline
         )
         tightened.compute(refine=False)
         return tightened
@@ -512,9 +516,9 @@ class Question:
         likely = order[worst[order] > 0].tolist()
         if not likely:
             return False
+        encoder, circuit, roles = self.context.encoder, self.query.circuit, self.query.roles
         candidates = [
-            candidate_at(self.context.encoder, self.query.circuit, points, i, int(problems[i]))
-            for i in likely
+            candidate_at(encoder, circuit, roles, points, i, int(problems[i])) for i in likely
         ]
         replayed = self.context.replay.witnesses(candidates)
         self.found = next((witness for witness in replayed if witness is not None), None)
