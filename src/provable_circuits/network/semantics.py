@@ -110,11 +110,14 @@ class CircuitMask:
     def touched(self, graph: Graph) -> frozenset[str]:
         """Tensors that may differ from the network's own before they are patched themselves."""
         found: set[str] = set()
+        sources = self.sources
         for node in graph.nodes:
-            if any(
-                name in found or self.seen_by(name, node.name) is not None for name in node.inputs
-            ):
-                found.add(node.name)
+            for name in node.inputs:
+                if name in found or (
+                    name in sources and sources[name].seen_by(node.name) is not None
+                ):
+                    found.add(node.name)
+                    break
         return frozenset(found)
 
 
@@ -157,51 +160,56 @@ def interpret(
 
     Only what they depend on is computed, node by node, and is forgotten after its last reader.
     """
-    touched = mask.touched(graph) if mask.sources else frozenset()
-
-    def at_hand(node: Node) -> bool:
-        return isinstance(node.op, Input) or (arithmetic.shares and node.name not in touched)
-
-    needed: set[str] = set()
-    stack = list(wanted)
-    while stack:
-        name = stack.pop()
-        if name not in needed:
-            needed.add(name)
-            node = graph[name]
-            if not at_hand(node):
-                stack.extend(node.inputs)
-    nodes = [node for node in graph.nodes if node.name in needed]
-    last = {source: node.name for node in nodes for source in node.inputs}
+    sources, shares = mask.sources, arithmetic.shares
+    touched = mask.touched(graph) if sources else frozenset()
     staying = set(wanted)
-    held: dict[str, _Held[Value]] = {}
-    for node in nodes:
-        if at_hand(node):
+    needed, last = set(wanted), dict[str, str]()
+    steps: list[tuple[Node, bool]] = []
+    for node in reversed(graph.nodes):
+        if node.name in needed:
+            at_hand = isinstance(node.op, Input) or (shares and node.name not in touched)
+            steps.append((node, at_hand))
+            if not at_hand:
+                needed.update(node.inputs)
+                for source in node.inputs:
+                    last.setdefault(source, node.name)
+    held: dict[str, Value] = {}
+    masked: dict[str, _Masked[Value]] = {}
+
+    def seen(source: str, reader: Reader) -> Value:
+        return masked[source].seen_by(reader) if source in masked else held[source]
+
+    for node, at_hand in reversed(steps):
+        name = node.name
+        if at_hand:
             value = arithmetic.own(node)
         else:
-            value = arithmetic.apply(
-                node, [held[name].seen_by(node.name, arithmetic) for name in node.inputs]
-            )
+            value = arithmetic.apply(node, [seen(source, name) for source in node.inputs])
             for source in node.inputs:
-                if last[source] == node.name and source not in staying:
+                if last[source] == name and source not in staying:
                     held.pop(source, None)
-        held[node.name] = _Held(node, value, mask.sources.get(node.name))
-    return {name: held[name].seen_by(None, arithmetic) for name in wanted}
+                    masked.pop(source, None)
+        held[name] = value
+        if name in sources:
+            masked[name] = _Masked(node, value, sources[name], arithmetic)
+    return {name: seen(name, None) for name in wanted}
 
 
-class _Held(Generic[Value]):
-    """A tensor while it is read: its own value, and what readers see of it."""
+class _Masked(Generic[Value]):
+    """A tensor that some reader does not see as it is; what readers see is made once."""
 
-    __slots__ = ("_mask", "_node", "_own", "_seen")
+    __slots__ = ("_arithmetic", "_mask", "_node", "_own", "_seen")
 
-    def __init__(self, node: Node, own: Value, mask: SourceMask | None) -> None:
-        self._node, self._own, self._mask = node, own, mask
+    def __init__(
+        self, node: Node, own: Value, mask: SourceMask, arithmetic: Arithmetic[Value]
+    ) -> None:
+        self._node, self._own, self._mask, self._arithmetic = node, own, mask, arithmetic
         self._seen: dict[int, Value] = {}
 
-    def seen_by(self, reader: Reader, arithmetic: Arithmetic[Value]) -> Value:
-        kept = None if self._mask is None else self._mask.seen_by(reader)
+    def seen_by(self, reader: Reader) -> Value:
+        kept = self._mask.seen_by(reader)
         if kept is None:
             return self._own
         if id(kept) not in self._seen:
-            self._seen[id(kept)] = arithmetic.patched(self._node, self._own, kept)
+            self._seen[id(kept)] = self._arithmetic.patched(self._node, self._own, kept)
         return self._seen[id(kept)]

@@ -119,14 +119,16 @@ class _BatchWriter(Arithmetic[str]):
     def __init__(self, encoder: Encoder, circuits: Sequence[Circuit]) -> None:
         self.e = encoder
         self.circuits = tuple(circuits)
-        self.removed = 0
+        kept_by_all = everything = (1 << len(encoder.components)) - 1
         for circuit in circuits:
-            self.removed |= (~circuit).bits
+            kept_by_all &= circuit.bits
+        self.removed = everything & ~kept_by_all
         keep = encoder.components.masks(circuits)
         self.mask = CircuitMask.of_nodes(encoder.components, keep)
         self.builder = MergedGraphBuilder()
         self.ranges: dict[str, InputRange] = {}
-        self.made: dict[Role, str] = {}
+        self.network_nodes: dict[str, str] = {}
+        self.source_nodes: dict[str, str] = {}
 
     def query(self) -> BatchedProblem:
         e, count = self.e, len(self.circuits)
@@ -156,31 +158,32 @@ class _BatchWriter(Arithmetic[str]):
 
     def _network(self, name: str) -> str:
         """The network's own tensor at the claimed input."""
-        return self._copy(name, self.e.network_role, self.e.z_range)
+        return self._copy(name, self.network_nodes, self.e.network_role, self.e.z_range)
 
     def _source(self, name: str) -> str:
         """The network's tensor at the patching input."""
         box = self.e.patch_range
         if box is None:
             raise ValueError("this patching has no source")
-        return self._copy(name, self.e.source_role, box)
+        return self._copy(name, self.source_nodes, self.e.source_role, box)
 
-    def _copy(self, name: str, role_of: Callable[[str], Role], box: InputRange) -> str:
+    def _copy(
+        self, name: str, made: dict[str, str], role_of: Callable[[str], Role], box: InputRange
+    ) -> str:
         """The network's tensor where its input ranges over a box, in a role of that run."""
+        if name in made:
+            return made[name]
         e, role = self.e, role_of(name)
-        if role in self.made:
-            return self.made[role]
         node = e.network[name]
         if role.kind is RoleKind.AT_POINT:
             lower, upper = (end.expand(e.count, *node.shape) for end in e.at_point[name])
-            made = self._input(role, node.shape, InputRange(lower, upper))
+            made[name] = self._input(role, node.shape, InputRange(lower, upper))
         elif name == e.z:
-            made = self._input(role, node.shape, box)
+            made[name] = self._input(role, node.shape, box)
         else:
-            sources = [self._copy(n, role_of, box) for n in node.inputs]
-            made = self.builder.write(role, e.ops[name], *sources)
-        self.made[role] = made
-        return made
+            sources = [self._copy(n, made, role_of, box) for n in node.inputs]
+            made[name] = self.builder.write(role, e.ops[name], *sources)
+        return made[name]
 
     def own(self, node: Node) -> str:
         return self._network(node.name)

@@ -176,7 +176,7 @@ class _Encoding(Arithmetic[CircuitTensor]):
     def __init__(self, encoder: Encoder, circuit: Circuit) -> None:
         self.e = encoder
         self.circuit = circuit
-        self.removed = (~circuit).bits
+        self.removed = ((1 << len(encoder.components)) - 1) & ~circuit.bits
         self.builder = MergedGraphBuilder()
         self.ranges: dict[str, InputRange] = {}
         self.network_nodes: dict[str, str] = {}

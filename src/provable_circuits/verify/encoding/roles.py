@@ -9,9 +9,8 @@ question of an encoder, so bounds are remembered by role.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from torch import Tensor
 
@@ -23,6 +22,8 @@ Value = TypeVar("Value")
 
 class RoleKind(Enum):
     """What a node stands for."""
+
+    __hash__ = object.__hash__  # a member is one object; roles are looked up often
 
     INPUT = "the claimed input"
     NETWORK = "a tensor of the network at the claimed input"
@@ -38,6 +39,8 @@ class RoleKind(Enum):
 
 class CircuitStep(Enum):
     """Which step on the way to a circuit's tensor; the value is a suffix of labels."""
+
+    __hash__ = object.__hash__
 
     VALUE = ""
     WHOLE = ".whole"
@@ -58,8 +61,7 @@ _COMMON = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Role:
+class Role(NamedTuple):
     """What one node stands for.
 
     Attributes:
@@ -82,22 +84,21 @@ class Role:
     @property
     def label(self) -> str:
         """The node's name, for people."""
-        match self.kind:
-            case RoleKind.AT_POINT:
-                return f"at:{self.tensor}"
-            case RoleKind.PATCH_INPUT:
-                return "patch:input"
-            case RoleKind.PATCH_SOURCE | RoleKind.PATCH_VALUES:
-                return f"patch:{self.tensor}"
-            case RoleKind.CIRCUIT:
-                return f"{self.tensor}{self.step.value}~{self.removed:x}"
-            case RoleKind.CIRCUITS:
-                return f"{self.tensor}{self.step.value}~"
-            case RoleKind.CONSTANT:
-                return f"{self.tensor}~constant"
-            case _:
-                return self.tensor
+        kind, tensor = self.kind, self.tensor
+        if kind is RoleKind.CIRCUIT:
+            return f"{tensor}{self.step.value}~{self.removed:x}"
+        if kind is RoleKind.CIRCUITS:
+            return f"{tensor}{self.step.value}~"
+        if kind is RoleKind.PATCH_INPUT:
+            return "patch:input"
+        return f"{_PREFIX.get(kind, '')}{tensor}{'~constant' if kind is RoleKind.CONSTANT else ''}"
 
+
+_PREFIX = {
+    RoleKind.AT_POINT: "at:",
+    RoleKind.PATCH_SOURCE: "patch:",
+    RoleKind.PATCH_VALUES: "patch:",
+}
 
 Roles = Mapping[str, Role]
 """The roles of a merged graph's nodes, by name."""
@@ -110,6 +111,8 @@ def by_role(values: Mapping[str, Value], roles: Roles) -> dict[Role, Value]:
 
 def by_name(values: Mapping[Role, Value], roles: Roles) -> dict[str, Value]:
     """What is known of roles, by the names of the nodes that have them."""
+    if not values:
+        return {}
     return {name: values[role] for name, role in roles.items() if role in values}
 
 
