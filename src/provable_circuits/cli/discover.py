@@ -7,6 +7,7 @@ import json as json_format
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -14,10 +15,11 @@ from rich.console import Console
 
 import provable_circuits as pc
 from provable_circuits.cli import options
-from provable_circuits.errors import ArgumentError, ClaimFailsError, MissingExtraError
+from provable_circuits.errors import ArgumentError, ClaimFailsError, DataError, MissingExtraError
 
 if TYPE_CHECKING:
     from provable_circuits.cli.claims import Inputs
+    from provable_circuits.discover.results.run import Run
 
 EXIT_CODES = {"proved": 0, "sampled": 3, "undecided": 3}
 EXAMPLES = options.examples(
@@ -29,6 +31,7 @@ EXAMPLES = options.examples(
 
 
 def discover(
+    context: typer.Context,
     model: options.Model,
     data: options.Data,
     index: options.Index = None,
@@ -70,14 +73,14 @@ def discover(
     """Find a small circuit of an ONNX network, and prove that it behaves like the network.
 
     The exit code is 0 if the circuit is proved faithful, 1 if the network itself violates the
-    claim, 2 if the call is wrong, 3 if nothing was proved. Ctrl-C ends the search with the best
-    circuit so far.
+    claim, 2 if the call is wrong or the result could not be saved, 3 if nothing was proved. Ctrl-C
+    and SIGTERM end the search with the best circuit so far.
     """
     from provable_circuits.cli.claims import ClaimOptions, DataOptions
     from provable_circuits.cli.endings import say
     from provable_circuits.cli.threads import use_threads_for
     from provable_circuits.discover.results.labels import is_wrong, label_lines
-    from provable_circuits.discover.results.run import prepare_folder
+    from provable_circuits.files import locked, prepare_folder
     from provable_circuits.network.graph import Graph
     from provable_circuits.report.live import LiveLine
 
@@ -95,6 +98,7 @@ def discover(
             )
     if out is not None:
         prepare_folder(out)
+        context.with_resource(locked(out))
     graph = Graph.from_onnx(model)
     use_threads_for(graph)
     inputs = DataOptions(data, patch_data, index, scale, mean, std).read(graph, patching == "mean")
@@ -172,8 +176,7 @@ def discover(
         std=inputs.scale.std,
         blocking_set=blocking,
     )
-    if out is not None:
-        record.save(out)
+    unsaved = None if out is None else _save(record, out)
     if json:
         typer.echo(json_format.dumps(record.document, indent=2))
     else:
@@ -182,9 +185,20 @@ def discover(
         typer.echo("".join(f"{line}\n" for line in inputs.notes), nl=False)
         if blocking is not None:
             typer.echo(str(blocking))
-        if out is not None:
+        if out is not None and unsaved is None:
             typer.echo(f"Written to {out}")
+    if unsaved is not None:
+        raise unsaved
     raise typer.Exit(EXIT_CODES[result.faithful])
+
+
+def _save(record: Run, out: Path) -> DataError | None:
+    """Save a run; the error if that fails, which must not keep the result from being printed."""
+    try:
+        record.save(out)
+    except DataError as error:
+        return DataError(f"The result above could not be saved. {error}")
+    return None
 
 
 def _labels(inputs: Inputs, graph: pc.Graph) -> dict[str, list[int]] | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from provable_circuits.errors import DataError
+from provable_circuits.files import write_file
 
 
 class Journal:
@@ -29,6 +30,8 @@ class Journal:
         self.head = head
         self.rows: dict[str, dict[str, Any]] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_symlink():
+            raise DataError(f"The file '{path}' is a symbolic link, which is not written through.")
         if path.exists():
             self._read(head)
         else:
@@ -46,9 +49,7 @@ class Journal:
             return
         self.rows |= changed
         lines = [self.head, *self.rows.values()]
-        beside = self.path.with_name(f"{self.path.name}.new")
-        beside.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        beside.replace(self.path)
+        write_file(self.path, "".join(json.dumps(line) + "\n" for line in lines).encode())
 
     def _write(self, line: dict[str, Any]) -> None:
         with self.path.open("a") as file:
@@ -65,7 +66,7 @@ class Journal:
         except json.JSONDecodeError as error:
             raise DataError(f"The file '{self.path}' is not one of rows: {error}.") from None
         if not found:
-            self.path.write_text("")
+            write_file(self.path, b"")
             self._write(head)
             return
         if found[0] != head:
@@ -74,4 +75,4 @@ class Journal:
             )
         self.rows = {row["key"]: row for row in found[1:]}
         if whole != text:
-            self.path.write_text(whole)
+            write_file(self.path, whole.encode())
