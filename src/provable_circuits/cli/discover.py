@@ -65,6 +65,7 @@ def discover(
     budget: options.Budget = None,
     workers: options.Workers = 1,
     dask: options.Dask = None,
+    journal: options.Journal = None,
     seed: options.Seed = 0,
     out: options.Out = None,
     json: options.Json = False,
@@ -99,6 +100,7 @@ def discover(
     if out is not None:
         prepare_folder(out)
         context.with_resource(locked(out))
+    kept = _journal(journal, out) if method == "proof" else None
     graph = Graph.from_onnx(model)
     use_threads_for(graph)
     inputs = DataOptions(data, patch_data, index, scale, mean, std).read(graph, patching == "mean")
@@ -141,6 +143,7 @@ def discover(
             "budget": budget,
             "workers": crew,
             "seed": seed,
+            "journal": kept,
             "listener": live,
         }
         try:
@@ -190,6 +193,24 @@ def discover(
     if unsaved is not None:
         raise unsaved
     raise typer.Exit(EXIT_CODES[result.faithful])
+
+
+def _journal(named: Path | None, out: Path | None) -> Path | None:
+    """Where verdicts are kept: where it is said, or with the run if that is safe."""
+    from provable_circuits.cli.endings import say
+    from provable_circuits.discover.journal.store import NAME
+    from provable_circuits.discover.journal.surroundings import unsafe
+
+    if named is not None or out is None:
+        return named
+    kind = unsafe(out)
+    if kind is None:
+        return out / NAME
+    say(
+        f"Note: the folder '{out}' is on a network file system ({kind}), where no journal can be "
+        "kept safely: name a file on a disk of this machine with --journal to have one."
+    )
+    return None
 
 
 def _save(record: Run, out: Path) -> DataError | None:
