@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json as json_format
-from collections.abc import Iterator
-from concurrent.futures import Executor
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +12,7 @@ from rich.console import Console
 
 import provable_circuits as pc
 from provable_circuits.cli import options
-from provable_circuits.errors import ArgumentError, ClaimFailsError, DataError, MissingExtraError
+from provable_circuits.errors import ArgumentError, ClaimFailsError, DataError
 
 if TYPE_CHECKING:
     from provable_circuits.cli.claims import Inputs
@@ -78,6 +75,7 @@ def discover(
     and SIGTERM end the search with the best circuit so far.
     """
     from provable_circuits.cli.claims import ClaimOptions, DataOptions
+    from provable_circuits.cli.cluster import check_address, crew_of
     from provable_circuits.cli.endings import say
     from provable_circuits.cli.threads import use_threads_for
     from provable_circuits.discover.results.labels import is_wrong, label_lines
@@ -87,6 +85,8 @@ def discover(
 
     if dask is not None and workers != 1:
         raise ArgumentError("Give either --workers or --dask, not both.")
+    if dask is not None:
+        check_address(dask)
     for option, given, needed in [
         ("--patch-eps", patch_eps is not None, patching in ("reachable", "interval")),
         ("--patch-data", patch_data is not None, patching == "mean"),
@@ -133,7 +133,7 @@ def discover(
         **asdict(asked),
     }
     console = Console(stderr=True, highlight=False)
-    with _crew(workers, dask) as crew, LiveLine(console, quiet or json) as live:
+    with crew_of(workers, dask) as crew, LiveLine(console, quiet or json) as live:
         shared: dict[str, Any] = {
             "outputs": outputs,
             "shortcuts": shortcuts,
@@ -261,23 +261,3 @@ def _failure(error: ClaimFailsError, asked: dict[str, Any]) -> dict[str, Any]:
         "settings": asked,
         "version": pc.__version__,
     }
-
-
-@contextlib.contextmanager
-def _crew(workers: int, dask: str | None) -> Iterator[int | Executor]:
-    """The workers asked for: how many processes, or those of a cluster."""
-    if dask is None:
-        yield workers
-        return
-    try:
-        from distributed import Client
-    except ImportError:
-        raise MissingExtraError("distributed", "dask", "--dask") from None
-    try:
-        client = Client(dask, timeout=10, set_as_default=False)
-    except (OSError, ValueError, TimeoutError) as error:
-        raise ArgumentError(f"There is no Dask scheduler at {dask!r}: {error}.") from None
-    try:
-        yield client.get_executor()
-    finally:
-        client.close()

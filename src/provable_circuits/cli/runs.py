@@ -131,7 +131,7 @@ def _document(path: Path) -> dict[str, Any]:
     """The result of a run, which has settings."""
     try:
         document = json.loads(_text(path))
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict) or not isinstance(document.get("settings"), dict):
         raise DataError(f"The file '{path}' is not the result of a run: run discover again.")

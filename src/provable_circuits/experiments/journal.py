@@ -58,21 +58,28 @@ class Journal:
             os.fsync(file.fileno())
 
     def _read(self, head: dict[str, Any]) -> None:
-        text = self.path.read_text()
+        try:
+            text = self.path.read_text()
+        except (OSError, UnicodeError):
+            raise DataError(f"The file '{self.path}' is not one of rows of text.") from None
         whole = text[: text.rfind("\n") + 1]
         lines = whole.splitlines()
         try:
             found = [json.loads(line) for line in lines]
-        except json.JSONDecodeError as error:
-            raise DataError(f"The file '{self.path}' is not one of rows: {error}.") from None
+        except (ValueError, RecursionError) as error:
+            reason = str(error)[:200]
+            raise DataError(f"The file '{self.path}' is not one of rows: {reason}.") from None
         if not found:
             write_file(self.path, b"")
             self._write(head)
             return
         if found[0] != head:
+            other = str(found[0])[:200]
             raise DataError(
-                f"The file '{self.path}' is of another run: {found[0]}. Choose another --out."
+                f"The file '{self.path}' is of another run: {other}. Choose another --out."
             )
+        if not all(isinstance(row, dict) and isinstance(row.get("key"), str) for row in found[1:]):
+            raise DataError(f"The file '{self.path}' holds lines that are no rows of a run.")
         self.rows = {row["key"]: row for row in found[1:]}
         if whole != text:
             write_file(self.path, whole.encode())

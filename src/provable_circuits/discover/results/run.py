@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from provable_circuits.archives import read_arrays
 from provable_circuits.arguments import parameter, refused
 from provable_circuits.discover.results.labels import label_document
 from provable_circuits.discover.results.run_format import (
@@ -231,11 +232,10 @@ def _read_json(path: Path) -> Any:
 
 def _read_arrays(path: Path, *needed: str) -> dict[str, Array]:
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        arrays = read_arrays(path)
     except FileNotFoundError:
         raise DataError(f"There is no file '{path}': the folder is not that of a run.") from None
-    except Exception:  # a damaged archive fails in as many ways as there are bytes
+    except (OSError, ValueError):
         raise DataError(
             f"The file '{path}' is not a whole .npz file of plain arrays: run discover again."
         ) from None
