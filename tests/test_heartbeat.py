@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 
 import pytest
 
@@ -23,7 +24,7 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
         @staticmethod
         def sleep(seconds: float) -> None:
-            raise SystemExit  # the thread that gives signs ends after the first
+            threading.Event().wait()  # the thread gives one sign, and no other
 
     monkeypatch.setattr(heartbeat, "time", Time)
     monkeypatch.setattr(heartbeat, "at_work", lambda pid: pid == 7)
