@@ -23,6 +23,7 @@ test: lint  ## Lint, strict types, layering, and every test.
 soak: $(READY)  ## Look for enclosures that miss the truth: SECONDS=600, or QUESTIONS=20000; MUTANTS=10000.
 	$(BIN)/python -m tests.enclosures.soak --seconds $(or $(SECONDS),$(if $(QUESTIONS),0,600)) \
 		--questions $(or $(QUESTIONS),0) --seed $(or $(SEED),10000)
+	$(BIN)/python -m tests.discover.journal.soak --kills $(or $(KILLS),50) --seed $(or $(SEED),0)
 	$(BIN)/python -m tests.proof.soak --mutants $(or $(MUTANTS),10000) --seed $(or $(SEED),0)
 
 mutants: $(READY)  ## Plant faults that tests must catch: all, or MUTANTS=200 SEED=1 of them.

@@ -151,7 +151,10 @@ def test_a_reader_that_has_gone_is_no_refutation(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
-def test_an_interrupt_saves_and_prints_the_best_circuit_so_far(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_saves_and_prints_the_best_circuit_so_far(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     torch.manual_seed(0)
     sizes = [nn.Linear(10, 50), nn.ReLU(), nn.Linear(50, 50), nn.ReLU(), nn.Linear(50, 4)]
     pc.Graph.from_torch(nn.Sequential(*sizes), torch.zeros(1, 10)).to_onnx(tmp_path / "net.onnx")
@@ -171,7 +174,7 @@ def test_an_interrupt_saves_and_prints_the_best_circuit_so_far(tmp_path: Path) -
     ) as process:
         assert process.stderr is not None
         first = process.stderr.readline()  # an answer is there, and the search goes on
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=100)
     assert "104 of 104 kept | 1 proved |" in first
     assert "Traceback" not in err

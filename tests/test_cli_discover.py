@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable
 from functools import partial
@@ -16,6 +17,7 @@ from tests.clock import Clock
 from torch import nn
 
 import provable_circuits as pc
+from provable_circuits.files import locked
 from provable_circuits.report.page.build import report_page
 
 Run = Callable[..., tuple[int, str, str]]
@@ -148,6 +150,33 @@ def test_the_result_is_written(run: Run) -> None:
     assert told.document["settings"]["data"] == "data.npz"
     assert told.labels is not None
     assert told.labels.tolist() == [0]
+
+
+@pytest.mark.parametrize("form", ["--json", "--quiet"])
+def test_a_result_that_cannot_be_saved_is_printed_in_full(
+    run: Run, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    def full(folder: Path, files: dict[str, bytes]) -> None:
+        raise OSError(28, "No space left on device")
+
+    module = importlib.import_module("provable_circuits.discover.results.run")
+    monkeypatch.setattr(module, "write_folder", full)
+    arguments = ["net.onnx", "--data", "data.npz", "--index", "0", form]
+    _, alone, _ = run(*arguments)
+    code, out, err = run(*arguments, "--out", "full")
+    assert code == 2
+    assert "The result above could not be saved. The folder 'full' cannot be written: No" in err
+    assert len(out.splitlines()) == len(alone.splitlines()) > 5
+
+
+def test_two_runs_in_one_folder_are_refused(run: Run, folder: Path) -> None:
+    arguments = ["net.onnx", "--data", "data.npz", "--index", "0", "--out", "shared"]
+    (folder / "shared").mkdir()
+    with locked(folder / "shared"):
+        code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert "Another run writes to the folder 'shared'" in err
+    assert run(*arguments)[0] == run(*arguments)[0] == 0
 
 
 def test_pixels_are_normalised_and_epsilon_with_them(run: Run) -> None:

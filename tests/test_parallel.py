@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -26,7 +27,7 @@ import pytest
 from tests.clock import Clock
 from tests.processes import PATIENCE, alive, wait_for
 
-from provable_circuits import parallel
+from provable_circuits import heartbeat, parallel
 from provable_circuits.parallel import (
     ClosedError,
     Crew,
@@ -452,3 +453,33 @@ def test_processes_that_may_not_be_started_are_not_tried_for_ever(
     monkeypatch.setattr(Crew, "_started", lambda crew: Forbidden())
     with pytest.raises(RuntimeError, match="not now"):
         Crew(1, build, b"").submit("plus", 1)
+
+
+def test_a_stopped_worker_is_ended_and_its_call_made_again(
+    local: Crew, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing waits for the clock: silence counts from the first second."""
+    stopped = local.submit("who").result()[0]
+    os.kill(stopped, signal.SIGSTOP)
+    monkeypatch.setattr(heartbeat, "SILENCE", 0.5)
+    answers = list(local.answers("plus", [(x,) for x in range(8)]))
+    assert answers == [local.submit("plus", x).result() for x in range(8)]
+    wait_for(lambda: not alive(stopped))
+
+
+def test_a_stopped_worker_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    crew = Crew(2, build, json.dumps({"folder": str(tmp_path), "number": 1}).encode())
+    stopped = crew.submit("who").result()[0]
+    os.kill(stopped, signal.SIGSTOP)
+    crew.close()
+    wait_for(lambda: not alive(stopped))
+
+
+def test_a_call_that_is_late_twice_is_lost(local: Crew, folder: Path, clock: Clock) -> None:
+    before = traces(folder, "holding")
+    call = local.submit("hold", "never")
+    wait_for(lambda: traces(folder, "holding") > before)
+    clock.step = 4.0
+    with pytest.raises(OverdueError):
+        local.first([call], patience=10.0)
+    assert local.submit("plus", 1).result() == 101

@@ -28,12 +28,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from provable_circuits.errors import ProvableCircuitsError
+from provable_circuits.heartbeat import Heartbeats, Watch
 
 TRIES = 3
 """How often a call is made before it is given up."""
 
 DEATHS = ("KilledWorker", "CommClosedError")
 """Names of errors by which cluster software tells that a worker died."""
+
+TEND = 1.0
+"""Seconds after which processes started here are looked after again."""
+
+CLOSING = 1.0
+"""Seconds to wait for a process that was killed."""
 
 LOOK = 0.1
 """Seconds after which calls on their way to somebody's executor are looked after again."""
@@ -80,12 +87,13 @@ def _call(
     return getattr(_held.thing, method)(*arguments)
 
 
-def _start(key: str, build: Build, data: bytes, began: Any) -> None:
+def _start(key: str, build: Build, data: bytes, began: Any, beats: Heartbeats) -> None:
     """In a process started here: one thread for its arithmetic, interrupts left to its parent."""
     import torch
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    beats.begin()
     torch.set_num_threads(1)
     with suppress(Exception):  # the first call will build it again, and tell what is wrong
         _held.key, _held.thing = key, build(data)
@@ -117,6 +125,8 @@ class Crew:
         self._supplied: set[str] = set()
         self._context = multiprocessing.get_context("spawn")
         self._began = self._context.RawValue("b", False)
+        self._beats = Heartbeats(self._context)
+        self._watch = Watch(self._beats)
         self._processes = workers if isinstance(workers, int) else None
         self._executor = self._started() if isinstance(workers, int) else workers
         self._ended: Executor | None = None
@@ -132,29 +142,51 @@ class Crew:
         return Call(self, method, arguments)
 
     def answers(
-        self, method: str, calls: Sequence[tuple[Any, ...]], limit: float = math.inf
+        self,
+        method: str,
+        calls: Sequence[tuple[Any, ...]],
+        limit: float = math.inf,
+        patience: float = math.inf,
     ) -> Iterator[Any]:
         """The answers of several calls, in their order; an error in place of one that was lost.
 
-        Those that are not there after ``limit`` seconds are lost as well.
+        Those that are not there after ``limit`` seconds are lost as well, and so is one that takes
+        a worker more than ``patience`` seconds by itself, twice.
         """
         ends = time.monotonic() + limit
         pending = [self.submit(method, *arguments) for arguments in calls]
         try:
             for i in range(len(pending)):
                 try:
-                    yield self.first(pending[i:], ends)
+                    yield self.first(pending[i:], ends, patience)
                 except (WorkerDiedError, OverdueError) as error:
                     yield error
         finally:
             for call in pending:
                 call.cancel()
 
-    def first(self, calls: Sequence[Call], ends: float = math.inf) -> Any:
+    def first(
+        self, calls: Sequence[Call], ends: float = math.inf, patience: float = math.inf
+    ) -> Any:
         """The answer of the first of some calls; see ``Call.result``.
 
-        Meanwhile the others are seen to, if they came to workers that lack what they need.
+        Meanwhile the others are seen to, if they came to workers that lack what they need, and
+        workers that are stuck are ended and replaced. Calls are taken in their order: the first of
+        them is with a worker by now, and that one has ``patience`` seconds.
         """
+        late, again = time.monotonic() + patience, False
+        while self.local:
+            now = time.monotonic()
+            try:
+                return calls[0].result(min(ends, late, now + TEND))
+            except OverdueError:
+                now = time.monotonic()
+                if now >= ends or (now >= late and again):
+                    self._end_workers(everyone=now >= late)
+                    raise
+                self._end_workers(everyone=now >= late)
+                if now >= late:
+                    late, again = now + patience, True
         while not self.local:
             for call in calls:
                 call.supply()
@@ -164,6 +196,21 @@ class Crew:
                 if time.monotonic() >= ends:
                     raise
         return calls[0].result(ends)
+
+    def _end_workers(self, everyone: bool) -> None:
+        """End workers that are stuck, or all of them; the executor notices, and is replaced.
+
+        Its other workers are ended with them, as the executor would do less firmly: one that is
+        stopped obeys nothing but the kernel.
+        """
+        executor = self._executor
+        if not isinstance(executor, ProcessPoolExecutor):
+            return
+        processes = list((getattr(executor, "_processes", None) or {}).values())
+        pids = [process.pid for process in processes if process.pid is not None]
+        if everyone or self._watch.stuck(pids):
+            for process in processes:
+                process.kill()
 
     def close(self) -> None:
         """End the processes started here, whatever they are at; leave a given executor alone.
@@ -176,16 +223,16 @@ class Crew:
             processes = list((getattr(executor, "_processes", None) or {}).values())
             executor.shutdown(wait=False, cancel_futures=True)
             for process in processes:
-                process.terminate()
+                process.kill()  # one that is stopped would not hear anything else
             for process in processes:
-                process.join()
+                process.join(CLOSING)
 
     def _started(self) -> Executor:
         return ProcessPoolExecutor(
             self._processes,
             mp_context=self._context,
             initializer=_start,
-            initargs=(self._key, self._build, self._data, self._began),
+            initargs=(self._key, self._build, self._data, self._began, self._beats),
         )
 
     def begin(

@@ -19,6 +19,7 @@ class Progress:
         queries: how many questions were answered how, by kind of verdict.
         done: how many questions of this phase are answered.
         total: how many it has, if that is known.
+        left: seconds that the whole search has left, if it has a limit.
     """
 
     seconds: float
@@ -29,13 +30,18 @@ class Progress:
     queries: Mapping[str, int]
     done: int
     total: int | None
+    left: float | None = None
 
     @property
     def remaining(self) -> float | None:
-        """Seconds left in this phase if the rest goes as fast as what was done."""
+        """Seconds left in this phase if the rest goes as fast as what was done.
+
+        No more than the search has left; where the phase tells nothing, what the search has left.
+        """
         if self.total is None or self.done == 0:
-            return None
-        return self.seconds / self.done * (self.total - self.done)
+            return self.left
+        rest = self.seconds / self.done * (self.total - self.done)
+        return rest if self.left is None else min(rest, self.left)
 
 
 Listener = Callable[[Progress], None]

@@ -8,7 +8,17 @@ import typer
 from rich.console import Console
 
 import provable_circuits as pc
-from provable_circuits.cli import check, components, demo, discover, export, reproduce, show, verify
+from provable_circuits.cli import (
+    check,
+    components,
+    demo,
+    discover,
+    export,
+    journal,
+    reproduce,
+    show,
+    verify,
+)
 from provable_circuits.cli.endings import DEBUG, Commands, run
 from provable_circuits.cli.options import examples
 
@@ -51,6 +61,7 @@ def root(
 app.command(epilog=demo.EXAMPLES)(demo.demo)
 app.command(epilog=components.EXAMPLES)(components.components)
 app.command(epilog=discover.EXAMPLES)(discover.discover)
+app.add_typer(journal.app)
 app.command(epilog=check.EXAMPLES)(check.check)
 app.command(epilog=show.EXAMPLES)(show.show)
 app.command(epilog=verify.EXAMPLES)(verify.verify)

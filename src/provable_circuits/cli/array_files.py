@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from provable_circuits.archives import read_arrays
 from provable_circuits.errors import DataError
 from provable_circuits.network.graph import Graph
 
@@ -41,12 +41,10 @@ class ArrayFile:
 def _arrays(path: Path) -> tuple[Array, Array | None]:
     """The two arrays as they stand in the file."""
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return loaded, None
-        with loaded as archive:
-            arrays = {name: archive[name] for name in archive.files if name in ("x", "y")}
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile):
+        arrays = read_arrays(path, ("x", "y"))
+        if "" in arrays:
+            return arrays[""], None
+    except (OSError, ValueError):
         raise DataError(
             f"The file '{path}' is not an .npz file of plain arrays, nor an .npy file or an image."
         ) from None

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json as json_format
-from collections.abc import Iterator
-from concurrent.futures import Executor
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -14,10 +12,11 @@ from rich.console import Console
 
 import provable_circuits as pc
 from provable_circuits.cli import options
-from provable_circuits.errors import ArgumentError, ClaimFailsError, MissingExtraError
+from provable_circuits.errors import ArgumentError, ClaimFailsError, DataError
 
 if TYPE_CHECKING:
     from provable_circuits.cli.claims import Inputs
+    from provable_circuits.discover.results.run import Run
 
 EXIT_CODES = {"proved": 0, "sampled": 3, "undecided": 3}
 EXAMPLES = options.examples(
@@ -29,6 +28,7 @@ EXAMPLES = options.examples(
 
 
 def discover(
+    context: typer.Context,
     model: options.Model,
     data: options.Data,
     index: options.Index = None,
@@ -62,6 +62,7 @@ def discover(
     budget: options.Budget = None,
     workers: options.Workers = 1,
     dask: options.Dask = None,
+    journal: options.Journal = None,
     seed: options.Seed = 0,
     out: options.Out = None,
     json: options.Json = False,
@@ -70,19 +71,22 @@ def discover(
     """Find a small circuit of an ONNX network, and prove that it behaves like the network.
 
     The exit code is 0 if the circuit is proved faithful, 1 if the network itself violates the
-    claim, 2 if the call is wrong, 3 if nothing was proved. Ctrl-C ends the search with the best
-    circuit so far.
+    claim, 2 if the call is wrong or the result could not be saved, 3 if nothing was proved. Ctrl-C
+    and SIGTERM end the search with the best circuit so far.
     """
     from provable_circuits.cli.claims import ClaimOptions, DataOptions
+    from provable_circuits.cli.cluster import check_address, crew_of
     from provable_circuits.cli.endings import say
     from provable_circuits.cli.threads import use_threads_for
     from provable_circuits.discover.results.labels import is_wrong, label_lines
-    from provable_circuits.discover.results.run import prepare_folder
+    from provable_circuits.files import locked, prepare_folder
     from provable_circuits.network.graph import Graph
     from provable_circuits.report.live import LiveLine
 
     if dask is not None and workers != 1:
         raise ArgumentError("Give either --workers or --dask, not both.")
+    if dask is not None:
+        check_address(dask)
     for option, given, needed in [
         ("--patch-eps", patch_eps is not None, patching in ("reachable", "interval")),
         ("--patch-data", patch_data is not None, patching == "mean"),
@@ -95,6 +99,8 @@ def discover(
             )
     if out is not None:
         prepare_folder(out)
+        context.with_resource(locked(out))
+    kept = _journal(journal, out) if method == "proof" else None
     graph = Graph.from_onnx(model)
     use_threads_for(graph)
     inputs = DataOptions(data, patch_data, index, scale, mean, std).read(graph, patching == "mean")
@@ -127,7 +133,7 @@ def discover(
         **asdict(asked),
     }
     console = Console(stderr=True, highlight=False)
-    with _crew(workers, dask) as crew, LiveLine(console, quiet or json) as live:
+    with crew_of(workers, dask) as crew, LiveLine(console, quiet or json) as live:
         shared: dict[str, Any] = {
             "outputs": outputs,
             "shortcuts": shortcuts,
@@ -137,6 +143,7 @@ def discover(
             "budget": budget,
             "workers": crew,
             "seed": seed,
+            "journal": kept,
             "listener": live,
         }
         try:
@@ -172,8 +179,7 @@ def discover(
         std=inputs.scale.std,
         blocking_set=blocking,
     )
-    if out is not None:
-        record.save(out)
+    unsaved = None if out is None else _save(record, out)
     if json:
         typer.echo(json_format.dumps(record.document, indent=2))
     else:
@@ -182,9 +188,38 @@ def discover(
         typer.echo("".join(f"{line}\n" for line in inputs.notes), nl=False)
         if blocking is not None:
             typer.echo(str(blocking))
-        if out is not None:
+        if out is not None and unsaved is None:
             typer.echo(f"Written to {out}")
+    if unsaved is not None:
+        raise unsaved
     raise typer.Exit(EXIT_CODES[result.faithful])
+
+
+def _journal(named: Path | None, out: Path | None) -> Path | None:
+    """Where verdicts are kept: where it is said, or with the run if that is safe."""
+    from provable_circuits.cli.endings import say
+    from provable_circuits.discover.journal.store import NAME
+    from provable_circuits.discover.journal.surroundings import unsafe
+
+    if named is not None or out is None:
+        return named
+    kind = unsafe(out)
+    if kind is None:
+        return out / NAME
+    say(
+        f"Note: the folder '{out}' is on a network file system ({kind}), where no journal can be "
+        "kept safely: name a file on a disk of this machine with --journal to have one."
+    )
+    return None
+
+
+def _save(record: Run, out: Path) -> DataError | None:
+    """Save a run; the error if that fails, which must not keep the result from being printed."""
+    try:
+        record.save(out)
+    except DataError as error:
+        return DataError(f"The result above could not be saved. {error}")
+    return None
 
 
 def _labels(inputs: Inputs, graph: pc.Graph) -> dict[str, list[int]] | None:
@@ -226,23 +261,3 @@ def _failure(error: ClaimFailsError, asked: dict[str, Any]) -> dict[str, Any]:
         "settings": asked,
         "version": pc.__version__,
     }
-
-
-@contextlib.contextmanager
-def _crew(workers: int, dask: str | None) -> Iterator[int | Executor]:
-    """The workers asked for: how many processes, or those of a cluster."""
-    if dask is None:
-        yield workers
-        return
-    try:
-        from distributed import Client
-    except ImportError:
-        raise MissingExtraError("distributed", "dask", "--dask") from None
-    try:
-        client = Client(dask, timeout=10, set_as_default=False)
-    except (OSError, ValueError, TimeoutError) as error:
-        raise ArgumentError(f"There is no Dask scheduler at {dask!r}: {error}.") from None
-    try:
-        yield client.get_executor()
-    finally:
-        client.close()

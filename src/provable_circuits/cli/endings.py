@@ -7,9 +7,12 @@ script that reads them is not told of a refutation by a closed pipe.
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import typer
@@ -46,12 +49,37 @@ class Commands(TyperGroup):
             raise typer.Exit(PIPE_CLOSED) from None
 
 
+ENDS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""Signals that end the program as Ctrl-C does: a search ends with the best circuit so far."""
+
+
 def run(app: Callable[[], Any]) -> None:
     """Run the program; whatever it raises becomes a sentence and an exit code."""
     try:
-        app()
+        with interruptible():
+            app()
     except Exception as error:
         _end(error)
+    except KeyboardInterrupt:
+        say("Interrupted.")
+        sys.exit(INTERRUPTED)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Within, a request to end is an interrupt; a signal that nohup, say, ignores stays so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in ENDS}
+    taken = [number for number, handler in before.items() if handler is signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, before[number])
 
 
 def _end(error: Exception) -> NoReturn:

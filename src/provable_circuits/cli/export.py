@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json as json_format
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,6 +14,7 @@ from provable_circuits.cli import options
 from provable_circuits.cli.endings import say
 from provable_circuits.cli.options import option
 from provable_circuits.errors import ArgumentError, DataError, ModelFileError
+from provable_circuits.files import write_file
 from provable_circuits.network.ops import Conv2d, Linear
 
 if TYPE_CHECKING:
@@ -223,7 +225,9 @@ def _write_module(graph: pc.Graph, path: Path) -> None:
     batch = {0: torch.export.Dim.DYNAMIC}
     program = torch.export.export(module, (example,), dynamic_shapes=(batch,))
     try:
-        torch.export.save(program, path)
+        data = io.BytesIO()
+        torch.export.save(program, data)
+        write_file(path, data.getvalue())
     except (OSError, RuntimeError) as error:
         reason = str(error).rstrip(".")
         raise ModelFileError(f"The file '{path}' cannot be written: {reason}.") from None
@@ -231,6 +235,6 @@ def _write_module(graph: pc.Graph, path: Path) -> None:
 
 def _write_text(path: Path, text: str) -> None:
     try:
-        path.write_text(text + "\n", encoding="utf-8")
+        write_file(path, f"{text}\n".encode())
     except OSError as error:
         raise DataError(f"The file '{path}' cannot be written: {error.strerror}.") from None

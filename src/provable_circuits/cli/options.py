@@ -129,6 +129,14 @@ BlockingSet = Annotated[
 ]
 Budget = Annotated[float | None, option(SEARCH, "Seconds for the whole search.", min=0.001)]
 Workers = Annotated[int, option(SEARCH, "Processes that answer questions.", min=1)]
+Journal = Annotated[
+    Path | None,
+    option(
+        SEARCH,
+        "A file that keeps each verdict as it is reached: the same call goes on from there. By "
+        "default in the folder of --out.",
+    ),
+]
 Dask = Annotated[
     str | None,
     option(

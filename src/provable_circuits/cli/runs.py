@@ -11,6 +11,7 @@ from typing import Any
 import provable_circuits as pc
 from provable_circuits.cli.claims import ClaimOptions, DataOptions
 from provable_circuits.errors import ArgumentError, DataError
+from provable_circuits.files import place_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def _path(text: object) -> Path | None:
 def read_found(path: Path) -> Found:
     """The folder of a run, its ``circuit.json``, or a circuit written by ``Circuit.to_json``."""
     if path.is_dir():
-        circuit, result = path / "circuit.json", path / "result.json"
+        circuit, result = place_of(path, "circuit.json"), place_of(path, "result.json")
         if not circuit.exists():
             raise DataError(
                 f"The folder '{path}' has no circuit.json: give one that discover --out wrote."
@@ -130,7 +131,7 @@ def _document(path: Path) -> dict[str, Any]:
     """The result of a run, which has settings."""
     try:
         document = json.loads(_text(path))
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict) or not isinstance(document.get("settings"), dict):
         raise DataError(f"The file '{path}' is not the result of a run: run discover again.")

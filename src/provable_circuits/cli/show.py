@@ -11,6 +11,7 @@ from rich.console import Console
 
 from provable_circuits.cli import options
 from provable_circuits.errors import ArgumentError, DataError
+from provable_circuits.files import write_file
 
 if TYPE_CHECKING:
     from provable_circuits.discover.results.run import Run
@@ -79,6 +80,6 @@ def _write_page(shown: Run | Comparison, name: str, path: Path) -> None:
 
     page = report_page(shown, name)
     try:
-        path.write_text(page, encoding="utf-8")
+        write_file(path, page.encode())
     except OSError as error:
         raise DataError(f"The page '{path}' cannot be written: {error.strerror}.") from None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
+from os import PathLike
 from types import MappingProxyType
 from typing import Any
 
@@ -24,6 +25,7 @@ from provable_circuits.discover.algorithms.greedy import greedy
 from provable_circuits.discover.algorithms.hitting_set import hitting_set
 from provable_circuits.discover.algorithms.orders import ordered
 from provable_circuits.discover.confirmation import Confirmation, confirm
+from provable_circuits.discover.journal.journaled import journaled
 from provable_circuits.discover.predicates.distributed import Distributed
 from provable_circuits.discover.predicates.monotonicity import (
     CONTRADICTED,
@@ -79,6 +81,7 @@ def discover(
     points: int = 0,
     seed: int = 0,
     device: torch.device | str = "cpu",
+    journal: str | PathLike[str] | None = None,
     listener: Listener | None = None,
 ) -> Result:
     """Find a small circuit of ``graph`` for which the claim holds.
@@ -113,6 +116,9 @@ def discover(
             (sampling).
         seed: the seed of whatever is random.
         device: where bounds are computed (proof).
+        journal: a file, made if need be, that keeps each verdict as it is reached (proof): the same
+            search goes on from there after whatever ended it, and questions are answered from it
+            across searches.
         listener: called with the progress after each answer.
 
     Raises:
@@ -126,7 +132,8 @@ def discover(
     if algorithm == "blocking-sets":
         run = partial(blocking_sets, t_max=t_max)
     limit = limits(timeout, max_nodes, DEFAULT.limits.question_seconds)
-    predicate = _predicate(components, claim, method, limit, points, seed, device, workers)
+    decides = _predicate(components, claim, method, limit, points, seed, device, workers)
+    predicate = journaled(decides, journal)
     try:
         search = Search(
             predicate,
@@ -202,6 +209,7 @@ def blocking_set(
     workers: int | Executor = 1,
     seed: int = 0,
     device: torch.device | str = "cpu",
+    journal: str | PathLike[str] | None = None,
     listener: Listener | None = None,
 ) -> BlockingSet:
     """Find a smallest set of components without which the network breaks the claim.
@@ -213,7 +221,8 @@ def blocking_set(
     _check(graph, claim, assume_monotone, listener)
     components = _components(graph, granularity, outputs, shortcuts)
     limit = limits(timeout, max_nodes, DEFAULT.limits.question_seconds)
-    predicate = _predicate(components, claim, "proof", limit, 0, seed, device, workers)
+    decides = _predicate(components, claim, "proof", limit, 0, seed, device, workers)
+    predicate = journaled(decides, journal)
     try:
         search = Search(
             predicate,

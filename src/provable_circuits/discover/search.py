@@ -238,5 +238,6 @@ class Search:
                 queries=dict(self.queries),
                 done=self._done,
                 total=self._total,
+                left=None if self._ends == math.inf else self.left,
             )
         )

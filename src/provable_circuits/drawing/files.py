@@ -11,6 +11,7 @@ from provable_circuits.drawing.raster import raster
 from provable_circuits.drawing.scene import Scene
 from provable_circuits.drawing.svg import svg
 from provable_circuits.errors import ArgumentError, DataError
+from provable_circuits.files import write_file
 
 
 def save(picture: Diagram | Scene, path: str | PathLike[str]) -> None:
@@ -31,6 +32,6 @@ def save(picture: Diagram | Scene, path: str | PathLike[str]) -> None:
         )
     content = svg(picture).encode() if suffix == ".svg" else raster(picture)
     try:
-        file.write_bytes(content)
+        write_file(file, content)
     except OSError as error:
         raise DataError(f"The picture '{file}' cannot be written: {error.strerror}.") from None

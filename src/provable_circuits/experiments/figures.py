@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from provable_circuits.experiments.assumptions import ALGORITHMS
-from provable_circuits.experiments.qualitative import draw_qualitative
+from provable_circuits.experiments.qualitative import draw_qualitative, save_figure
 from provable_circuits.experiments.statistics import overlap
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def draw(experiment: str, rows: Sequence[Row], out: Path) -> list[Path]:
         plot(figure.add_subplot(), rows)
         for kind in ("png", "svg"):
             written.append(out / f"{name}.{kind}")
-            figure.savefig(written[-1], dpi=150, metadata={"Date": None} if kind == "svg" else None)
+            save_figure(figure, written[-1], dpi=150)
     return written
 
 

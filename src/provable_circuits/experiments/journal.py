@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from provable_circuits.errors import DataError
+from provable_circuits.files import write_file
 
 
 class Journal:
@@ -29,6 +30,8 @@ class Journal:
         self.head = head
         self.rows: dict[str, dict[str, Any]] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_symlink():
+            raise DataError(f"The file '{path}' is a symbolic link, which is not written through.")
         if path.exists():
             self._read(head)
         else:
@@ -46,9 +49,7 @@ class Journal:
             return
         self.rows |= changed
         lines = [self.head, *self.rows.values()]
-        beside = self.path.with_name(f"{self.path.name}.new")
-        beside.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        beside.replace(self.path)
+        write_file(self.path, "".join(json.dumps(line) + "\n" for line in lines).encode())
 
     def _write(self, line: dict[str, Any]) -> None:
         with self.path.open("a") as file:
@@ -57,21 +58,28 @@ class Journal:
             os.fsync(file.fileno())
 
     def _read(self, head: dict[str, Any]) -> None:
-        text = self.path.read_text()
+        try:
+            text = self.path.read_text()
+        except (OSError, UnicodeError):
+            raise DataError(f"The file '{self.path}' is not one of rows of text.") from None
         whole = text[: text.rfind("\n") + 1]
         lines = whole.splitlines()
         try:
             found = [json.loads(line) for line in lines]
-        except json.JSONDecodeError as error:
-            raise DataError(f"The file '{self.path}' is not one of rows: {error}.") from None
+        except (ValueError, RecursionError) as error:
+            reason = str(error)[:200]
+            raise DataError(f"The file '{self.path}' is not one of rows: {reason}.") from None
         if not found:
-            self.path.write_text("")
+            write_file(self.path, b"")
             self._write(head)
             return
         if found[0] != head:
+            other = str(found[0])[:200]
             raise DataError(
-                f"The file '{self.path}' is of another run: {found[0]}. Choose another --out."
+                f"The file '{self.path}' is of another run: {other}. Choose another --out."
             )
+        if not all(isinstance(row, dict) and isinstance(row.get("key"), str) for row in found[1:]):
+            raise DataError(f"The file '{self.path}' holds lines that are no rows of a run.")
         self.rows = {row["key"]: row for row in found[1:]}
         if whole != text:
-            self.path.write_text(whole)
+            write_file(self.path, whole.encode())

@@ -12,6 +12,7 @@ that only the proved one does.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.patching import Zero
 from provable_circuits.drawing.pixels import difference_pixels, image_pixels
 from provable_circuits.experiments.rows import Bench, Job, circuit_cell
+from provable_circuits.files import write_file
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.execution import circuit_activations
 from provable_circuits.network.layers import Layer, layers_of
@@ -31,6 +33,7 @@ from provable_circuits.verify.verdict import Refuted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MAPS = 3
 """Filters shown of each kind."""
@@ -135,8 +138,17 @@ def draw_qualitative(rows: Sequence[Mapping[str, Any]], out: Path) -> list[Path]
                 _show(axes, title, np.array(values), style)
         for kind in ("png", "svg"):
             written.append(out / f"batch_{row['batch']}.{kind}")
-            figure.savefig(written[-1], dpi=120, metadata={"Date": None} if kind == "svg" else None)
+            save_figure(figure, written[-1], dpi=120)
     return written
+
+
+def save_figure(figure: Figure, path: Path, dpi: int) -> None:
+    """Write a figure, as SVG or PNG."""
+    kind = path.suffix[1:]
+    data = io.BytesIO()
+    metadata = {"Date": None} if kind == "svg" else None
+    figure.savefig(data, format=kind, dpi=dpi, metadata=metadata)
+    write_file(path, data.getvalue())
 
 
 Panel = tuple[str, Any, str]

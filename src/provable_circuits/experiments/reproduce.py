@@ -35,6 +35,7 @@ from provable_circuits.experiments.tables import (
     robustness_table,
     runtime_table,
 )
+from provable_circuits.files import write_file
 from provable_circuits.parallel import Crew
 from provable_circuits.progress import Listener, Progress
 from provable_circuits.zoo.benchmarks import load_benchmark
@@ -166,8 +167,8 @@ def _write(
     if len(rows) < total:
         page += f"\n{len(rows)} of {total} rows so far: the same command goes on.\n"
     page += _shown(figures)
-    (out / "table.md").write_text(page)
-    (out / "table.csv").write_text(as_csv(table))
+    write_file(out / "table.md", page.encode())
+    write_file(out / "table.csv", as_csv(table).encode())
     return page
 
 

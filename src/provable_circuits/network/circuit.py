@@ -186,8 +186,8 @@ class Circuit:
         instance("components", components, Components, expected, "Circuit.from_json")
         try:
             record = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ArgumentError(f"The circuit is not JSON: {error}.") from None
+        except (ValueError, RecursionError) as error:
+            raise ArgumentError(f"The circuit is not JSON: {str(error)[:200]}.") from None
         if not isinstance(record, dict) or record.get("format") != FORMAT:
             raise ArgumentError(f"The circuit must be a JSON object of format {FORMAT!r}.")
         if record.get("network") != components.graph.digest:

@@ -13,6 +13,7 @@ from typing import Any
 
 from provable_circuits.claims.claim import Claim
 from provable_circuits.errors import CertificateError
+from provable_circuits.files import write_file
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.proof.checker.arithmetic import Arithmetic, RefusedError
 from provable_circuits.proof.checker.certificate import read
@@ -50,7 +51,7 @@ class Certificate:
         try:
             path.mkdir(parents=True, exist_ok=True)
             for name, data in self.files.items():
-                (path / name).write_bytes(data)
+                write_file(path / name, data)
         except OSError as error:
             raise CertificateError(f"The folder '{path}' cannot be written: {error}.") from error
 

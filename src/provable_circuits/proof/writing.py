@@ -32,6 +32,7 @@ from provable_circuits.claims.metrics import (
 )
 from provable_circuits.claims.patching import Zero
 from provable_circuits.errors import ArgumentError
+from provable_circuits.files import write_file
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.graph import Graph
 from provable_circuits.proof.checker.certificate import (
@@ -267,7 +268,7 @@ class Writer:
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
         for name, data in self.files().items():
-            (path / name).write_bytes(data)
+            write_file(path / name, data)
 
     def files(self) -> dict[str, bytes]:
         """The certificate's files by name."""

@@ -42,6 +42,7 @@ import torch
 from torch import Tensor
 
 from provable_circuits.errors import ArgumentError, PropertyError
+from provable_circuits.files import write_file
 from provable_circuits.network.graph import Graph
 
 LARGEST_TEXT = 2**30
@@ -193,7 +194,7 @@ def write_property(
     if place.suffix == ".gz":
         data = gzip.compress(data, mtime=0)
     try:
-        place.write_bytes(data)
+        write_file(place, data)
     except OSError as error:
         raise PropertyError(f"The file '{path}' cannot be written: {error}.") from error
 

@@ -7,15 +7,14 @@ the numbers, the last dimension fastest. The file may be compressed with gzip.
 
 from __future__ import annotations
 
-import gzip
 import math
 import struct
-import zlib
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from provable_circuits.archives import DAMAGED, unpack_gzip
 from provable_circuits.errors import DataError
 
 UNSIGNED_BYTES = 0x08
@@ -58,8 +57,8 @@ def _content(path: Path) -> bytes:
     """The file's bytes, decompressed where they are compressed, whatever its name says."""
     try:
         content = path.read_bytes()
-        return gzip.decompress(content) if content.startswith(GZIP_START) else content
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        return unpack_gzip(content, path) if content.startswith(GZIP_START) else content
+    except DAMAGED as error:
         raise DataError(
             f"The file '{path}' is not a whole gzip file: {error}; download it again."
         ) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tests.network.onnx.architectures import (
 )
 from tests.network.onnx.nets import Net, assert_agrees, graph_of, runtime
 
+from provable_circuits.errors import ModelFileError
 from provable_circuits.network.graph import Graph
 from provable_circuits.network.onnx.readers import READERS
 from provable_circuits.network.ops import BatchNorm, Clip, Conv2d, Linear, ReLU, Square
@@ -255,6 +257,23 @@ def test_the_long_name_of_the_standard_domain(tmp_path: Path) -> None:
     for node in model.graph.node:
         node.domain = "ai.onnx"
     assert torch.equal(graph_of(model, tmp_path).run(torch.ones(1, 3)), expected)
+
+
+def test_a_tensor_may_be_negated(tmp_path: Path) -> None:
+    net = Net("N", 3)
+    graph = Graph.from_onnx(net.save(net.node("Neg", "x"), tmp_path))
+    assert graph.run([[1.0, -2.0, 3.0]]).tolist() == [[-1.0, 2.0, -3.0]]
+
+
+def test_a_model_may_be_packed(tmp_path: Path) -> None:
+    net = Net("N", 3)
+    plain = net.save(net.node("Relu", "x"), tmp_path)
+    packed = tmp_path / "net.onnx.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert Graph.from_onnx(packed).digest == Graph.from_onnx(plain).digest
+    packed.write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(ModelFileError, match="is packed with gzip but cut short or damaged"):
+        Graph.from_onnx(packed)
 
 
 def test_bfloat16_weights_become_the_same_numbers_in_float32(tmp_path: Path) -> None:

@@ -33,6 +33,15 @@ from provable_circuits.verify.verdict import Refuted, Undecided, Verdict
 CHUNK = 64
 """Circuits of a small network that travel in one call."""
 
+LATE = 10.0
+"""Seconds after its limit at which a worker that has not answered is ended."""
+
+SHARED = 60.0
+"""Seconds that a worker has for what all questions share, at least."""
+
+SLOWER = 10.0
+"""How much longer than here that may take with a worker."""
+
 GRACE = 1.0
 """Seconds after a limit in which workers, who keep it as well, may still send what they have."""
 
@@ -63,6 +72,7 @@ class Distributed(Predicate):
         self.wave = 16 * size * (CHUNK if self._small else 1)
         self._chunk = CHUNK if self._small else 1
         self._running: list[Call] = []
+        self._prepared = 0.0
         settings = {
             "timeout": local.timeout if local.timeout < math.inf else None,
             "max_nodes": local.max_nodes,
@@ -80,7 +90,9 @@ class Distributed(Predicate):
         return [verdict for part in self.stream(circuits, limit) for verdict in part]
 
     def prepare(self, limit: float = math.inf) -> None:
+        began = time.monotonic()
         self.local.prepare(limit)
+        self._prepared = time.monotonic() - began
 
     def stream(
         self, circuits: Sequence[Circuit], limit: float = math.inf
@@ -113,7 +125,7 @@ class Distributed(Predicate):
             if i >= len(calls):
                 return self.local.ask([circuits[i]], max(ends - time.monotonic(), 0.001))[0]
             try:
-                packed = self._crew.first(calls[i:], ends + GRACE)
+                packed = self._crew.first(calls[i:], ends + GRACE, self._patience(1))
             except (WorkerDiedError, OverdueError) as error:
                 packed = error
             return _verdicts(packed, 1)[0]
@@ -126,8 +138,9 @@ class Distributed(Predicate):
         found: list[Verdict | None] = [None] * len(circuits)
         starts = range(0, len(circuits), self._chunk)
         calls = [([c.bits for c in circuits[i : i + self._chunk]],) for i in starts]
-        for start, answer in zip(starts, self._crew.answers("screen", calls), strict=True):
-            if not isinstance(answer, WorkerDiedError):
+        answers = self._crew.answers("screen", calls, patience=self._patience(1))
+        for start, answer in zip(starts, answers, strict=True):
+            if not isinstance(answer, WorkerDiedError | OverdueError):
                 places, packed = answer
                 for place, verdict in zip(places, unpack_verdicts(packed), strict=True):
                     found[start + place] = verdict
@@ -154,7 +167,17 @@ class Distributed(Predicate):
 
     def _answers(self, parts: Sequence[Sequence[Circuit]], limit: float) -> Iterator[Any]:
         calls = [([circuit.bits for circuit in part], limit) for part in parts]
-        return self._crew.answers("ask", calls, limit + GRACE)
+        most = max((len(part) for part in parts), default=1)
+        return self._crew.answers("ask", calls, limit + GRACE, self._patience(most))
+
+    def _patience(self, questions: int) -> float:
+        """Seconds that a worker may take for some questions, before it is taken to be lost.
+
+        Each has its own limit; a worker that begins also does the work that all questions share,
+        as long as it took here, and perhaps with less of the machine.
+        """
+        shared = max(SHARED, SLOWER * self._prepared)
+        return (questions + 1) * self.local.timeout + shared + LATE
 
 
 class Worker:

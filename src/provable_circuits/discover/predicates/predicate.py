@@ -165,6 +165,10 @@ class Decided(Predicate):
     def screen(self, circuits: Sequence[Circuit]) -> list[Verdict | None]:
         return self.verifier.screen(circuits, self.timeout)
 
+    def remember(self, witness: Witness) -> None:
+        """Try a witness of another question on later ones, where it is replayed first."""
+        self.verifier.knowledge.remember(witness)
+
     def broken(self, circuits: Sequence[Circuit]) -> list[bool]:
         return self.verifier.broken(circuits)
 

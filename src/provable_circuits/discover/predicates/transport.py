@@ -92,8 +92,13 @@ def pack_verdicts(verdicts: Sequence[Verdict]) -> bytes:
 
 def unpack_verdicts(data: bytes) -> list[Verdict]:
     """The verdicts that were packed."""
-    verdicts: list[Any] = _portable().unpack(data)
-    return [_named(verdict) for verdict in verdicts]
+    verdicts = _portable().unpack(data)
+    try:
+        if not all(isinstance(arrived, Verdict) for arrived in verdicts):
+            raise TypeError("what is no verdict")
+        return [_named(arrived) for arrived in verdicts]
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ArgumentError(f"The data is not that of verdicts: {str(error)[:200]}.") from None
 
 
 def _named(arrived: Any) -> Verdict:

@@ -20,6 +20,8 @@ the older one go: they would tell of another circuit than the files beside them.
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -30,6 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from provable_circuits.archives import read_arrays
 from provable_circuits.arguments import parameter, refused
 from provable_circuits.discover.results.labels import label_document
 from provable_circuits.discover.results.run_format import (
@@ -44,8 +47,15 @@ from provable_circuits.discover.results.run_format import (
 from provable_circuits.discover.results.summary import summary
 from provable_circuits.drawing.diagram import Diagram
 from provable_circuits.errors import DataError
+from provable_circuits.files import place_of, prepare_folder, write_folder
 
 Array = NDArray[Any]
+
+FILES = ("result.json", "circuit.json", "diagram.json", "inputs.npz", "witnesses.npz")
+"""The files of a run."""
+
+DIGESTS = "format_digests"
+"""Where ``result.json`` names the digests of the others, by which they belong together."""
 
 PAGES = ("report.html", "comparison.html")
 """The pages that are written into the folder of a run, unless another place is named."""
@@ -104,7 +114,9 @@ class Run:
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the run into a folder, which is made if need be.
 
-        Pages about an older run of that folder are removed; no other file is touched.
+        All files are replaced together: whoever looks, and whoever comes after a death at any
+        moment, finds the old run or the new one, whole. Pages about an older run of that folder are
+        removed; no other file is touched, and no symbolic link is followed.
         """
         folder = _folder(folder)
         prepare_folder(folder)
@@ -112,14 +124,22 @@ class Run:
         for name, values in [("y", self.labels), ("mean", self.mean), ("std", self.std)]:
             if values is not None:
                 inputs[name] = values
-        document = {"format": FORMAT, "format_version": FORMAT_VERSION, **self.document}
+        files = {
+            "circuit.json": f"{self.circuit}\n".encode(),
+            "diagram.json": f"{json.dumps(asdict(self.diagram), indent=2)}\n".encode(),
+            "inputs.npz": _archive(inputs),
+            "witnesses.npz": _archive(self.witnesses),
+        }
+        document = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            DIGESTS: {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
+            **self.document,
+        }
+        files["result.json"] = f"{json.dumps(document, indent=2)}\n".encode()
         try:
+            write_folder(folder, files)
             _remove_pages(folder)
-            _write_text(folder / "result.json", json.dumps(document, indent=2))
-            _write_text(folder / "circuit.json", self.circuit)
-            _write_text(folder / "diagram.json", json.dumps(asdict(self.diagram), indent=2))
-            _write_arrays(folder / "inputs.npz", inputs)
-            _write_arrays(folder / "witnesses.npz", self.witnesses)
         except OSError as error:
             raise DataError(f"The folder '{folder}' cannot be written: {error.strerror}.") from None
 
@@ -135,12 +155,13 @@ class Run:
             raise DataError(
                 f"There is no folder '{folder}': write one with provable-circuits discover --out."
             )
-        document = _read_json(folder / "result.json")
-        check_result(document, folder / "result.json")
-        circuit = _read_json(folder / "circuit.json")
-        check(circuit, CIRCUIT, folder / "circuit.json")
-        diagram = diagram_from(_read_json(folder / "diagram.json"), folder / "diagram.json")
-        arrays = _read_arrays(folder / "inputs.npz", "x", "outputs")
+        files = {name: place_of(folder, name) for name in FILES}
+        document = _read_json(files["result.json"])
+        check_result(document, files["result.json"])
+        circuit = _read_json(files["circuit.json"])
+        check(circuit, CIRCUIT, files["circuit.json"])
+        diagram = diagram_from(_read_json(files["diagram.json"]), files["diagram.json"])
+        arrays = _read_arrays(files["inputs.npz"], "x", "outputs")
         labels = arrays.get("y")
         told = {k: v for k, v in document.items() if not k.startswith("format")}
         told.setdefault("labels", label_document(arrays["outputs"], labels))  # of older runs
@@ -150,12 +171,13 @@ class Run:
             diagram=diagram,
             inputs=arrays["x"],
             outputs=arrays["outputs"],
-            witnesses=_read_arrays(folder / "witnesses.npz"),
+            witnesses=_read_arrays(files["witnesses.npz"]),
             labels=labels,
             mean=arrays.get("mean"),
             std=arrays.get("std"),
         )
         check_together(run, circuit, folder)
+        _check_digests(document.get(DIGESTS), files)
         return run
 
     def __str__(self) -> str:
@@ -166,17 +188,6 @@ def _folder(folder: Any) -> Path:
     if not isinstance(folder, str | PathLike):
         raise refused(parameter("folder"), "the name of a folder", folder)
     return Path(folder)
-
-
-def prepare_folder(folder: Path) -> None:
-    """Make a folder, or say that it cannot be written, before anything is computed for it."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".probe"
-        probe.write_text("")
-        probe.unlink()
-    except OSError as error:
-        raise DataError(f"The folder '{folder}' cannot be written: {error.strerror}.") from None
 
 
 def _remove_pages(folder: Path) -> None:
@@ -190,13 +201,20 @@ def _remove_pages(folder: Path) -> None:
             path.unlink()
 
 
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text + "\n", encoding="utf-8")
+def _archive(arrays: Mapping[str, Array]) -> bytes:
+    data = io.BytesIO()
+    np.savez_compressed(data, allow_pickle=False, **arrays)
+    return data.getvalue()
 
 
-def _write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
-    with path.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+def _check_digests(digests: Any, files: Mapping[str, Path]) -> None:
+    """Refuse files that are not those that the result was saved with; older runs name none."""
+    for name, digest in ({} if digests is None else digests).items():
+        if name in files and hashlib.sha256(files[name].read_bytes()).hexdigest() != digest:
+            raise DataError(
+                f"The file '{files[name]}' does not belong to the others: it was changed, or is of "
+                "another run."
+            )
 
 
 def _read_json(path: Path) -> Any:
@@ -214,11 +232,10 @@ def _read_json(path: Path) -> Any:
 
 def _read_arrays(path: Path, *needed: str) -> dict[str, Array]:
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        arrays = read_arrays(path)
     except FileNotFoundError:
         raise DataError(f"There is no file '{path}': the folder is not that of a run.") from None
-    except Exception:  # a damaged archive fails in as many ways as there are bytes
+    except (OSError, ValueError):
         raise DataError(
             f"The file '{path}' is not a whole .npz file of plain arrays: run discover again."
         ) from None

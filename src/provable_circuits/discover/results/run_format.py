@@ -71,6 +71,7 @@ RESULT = {
     "version": str,
 }
 OPTIONAL: dict[tuple[str, ...], Any] = {
+    ("format_digests",): {str: str},
     ("confirmation",): (
         {"verdict": str, "stage": str, "reason": (str, None), "seconds": float},
         None,

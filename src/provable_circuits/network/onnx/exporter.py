@@ -18,6 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor
 
 from provable_circuits.errors import ArgumentError, ModelFileError
+from provable_circuits.files import write_file
 from provable_circuits.network.graph import Graph, Node
 from provable_circuits.network.ops import Concat, Input
 
@@ -54,7 +55,7 @@ def graph_to_onnx(
         )
     data = _OnnxWriter(graph, dtype).model().SerializeToString()
     try:
-        Path(path).write_bytes(data)
+        write_file(Path(path), data)
     except OSError as error:
         raise ModelFileError(f"The file '{path}' cannot be written: {error}.") from error
 

@@ -14,7 +14,8 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx.external_data_helper import uses_external_data
 
-from provable_circuits.errors import ArgumentError, ModelFileError
+from provable_circuits.archives import DAMAGED, unpack_gzip
+from provable_circuits.errors import ArgumentError, DataError, ModelFileError
 
 _FIRST_BYTE = b"\x08"
 """The tag of ``ir_version``, the first field of every ONNX model."""
@@ -66,9 +67,23 @@ def _bytes_of(place: Path) -> bytes:
         ) from None
     except (OSError, ValueError) as error:
         raise ModelFileError(f"The file '{place}' cannot be read: {error}.") from error
+    if data.startswith(b"\x1f\x8b"):
+        data = _unpacked(data, place)
     if not data:
         raise ModelFileError(f"The file '{place}' is empty; an ONNX model was expected.")
     return data
+
+
+def _unpacked(data: bytes, place: Path) -> bytes:
+    """The bytes of a model that is packed with gzip, as VNN-COMP has them."""
+    try:
+        return unpack_gzip(data, place)
+    except DataError as error:
+        raise ModelFileError(str(error)) from None
+    except DAMAGED:
+        raise ModelFileError(
+            f"The file '{place}' is packed with gzip but cut short or damaged; copy it again."
+        ) from None
 
 
 def _names(graph: onnx.GraphProto) -> Iterator[object]:
@@ -116,8 +131,8 @@ def _external_bytes(tensor: onnx.TensorProto, place: Path) -> bytes:
         with source.open("rb") as file:
             file.seek(max(offset, 0))
             data: bytes = file.read(length)
-    except OSError as error:
-        raise ModelFileError(f"{what}, which cannot be read: {error}.") from error
+    except (OSError, OverflowError, ValueError, MemoryError) as error:
+        raise ModelFileError(f"{what}, which cannot be read: {error}.") from None
     if offset < 0 or len(data) < length:
         raise ModelFileError(
             f"{what}, which is cut short: {length} bytes from byte {offset} on were expected. "

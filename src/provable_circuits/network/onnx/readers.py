@@ -294,6 +294,7 @@ READERS: Mapping[str, Reader] = {
     "MatMul": _matmul,
     "MaxPool": read_max_pool,
     "Mul": _multiply,
+    "Neg": lambda node: node.add(Affine(scale=torch.tensor(-1.0)), node.tensor(0)),
     "Pad": read_pad,
     "ReduceMean": read_reduce_mean,
     "Relu": lambda node: node.add(ReLU(), node.tensor(0)),
