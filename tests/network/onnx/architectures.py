@@ -50,7 +50,7 @@ def normalised(opset: int) -> onnx.ModelProto:
     net = Net("N", 3, 6, 5, opset=opset)
     h = net.node("Sub", "x", net.weight("mean", 1, 3, 1, 1))
     h = net.node("Div", h, net.positive("std", 3, 1, 1))
-    h = net.node("Mul", net.weight("scale", 6, 1), h)
+    h = net.node("Neg", net.node("Mul", net.weight("scale", 6, 1), h))
     h = net.node("Sub", net.weight("top", 1, 3, 1, 5), h)
     h = net.node("Mul", h, net.constant("half", 0.5))
     h = net.node("Sum", net.weight("s", 5), h, "x", net.weight("t", 1, 1, 1, 1))

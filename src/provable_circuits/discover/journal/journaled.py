@@ -279,6 +279,7 @@ def journaled(inner: Predicate, path: str | PathLike[str] | None) -> Predicate:
         "device": verifier.device.type,
         "attack_steps": verifier.attack_steps,
         "attack_starts": verifier.attack_starts,
+        "configuration": repr(verifier.configuration),
     }
     setting = QuestionSetting.of(local.components, local.claim, settings)
     if setting is None:

@@ -22,7 +22,7 @@ from provable_circuits.claims.claim import Claim
 from provable_circuits.discover.predicates.transport import claim_digest
 from provable_circuits.network.components import Components
 
-DECIDING = ("claims", "network", "verify", "arguments.py", "rounding.py")
+DECIDING = ("claims", "network", "verify", "arguments.py", "rounding.py", "tuning.py")
 """Rooms and modules whose code can change a verdict."""
 
 
