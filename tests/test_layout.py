@@ -159,7 +159,6 @@ TUNED = (
     "proof/prover.py",
     "properties/confirm.py",
     "properties/exact.py",
-    "properties/input_split.py",
     "properties/verify.py",
 )
 """Files outside the verifier whose tuning is in its configuration."""

@@ -35,7 +35,8 @@ from provable_circuits.network.graph import Graph
 from provable_circuits.network.ops import Add, Constant, Input, Linear, ReLU
 from provable_circuits.verify.bounding.bounds import Bounds, Structure
 from provable_circuits.verify.bounding.region import Region
-from provable_circuits.verify.encoding.query import InputRange, Query
+from provable_circuits.verify.encoding.problem import InputRange
+from provable_circuits.verify.encoding.query import Query
 
 Floats = NDArray[np.float64]
 Form = tuple[csr_array, Floats]

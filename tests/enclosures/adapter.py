@@ -26,7 +26,8 @@ from provable_circuits.verify.configuration import DEFAULT, Configuration
 from provable_circuits.verify.deadline import Deadline
 from provable_circuits.verify.encoding.batched import Gate
 from provable_circuits.verify.encoding.circuit_tensor import Cut, Unread, ZeroFilled
-from provable_circuits.verify.encoding.query import InputRange, Query
+from provable_circuits.verify.encoding.problem import InputRange
+from provable_circuits.verify.encoding.query import Query
 from provable_circuits.verify.encoding.roles import Role, RoleKind
 from provable_circuits.verify.verdict import Verdict
 from provable_circuits.verify.verifier import Verifier

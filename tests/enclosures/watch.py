@@ -32,7 +32,8 @@ from provable_circuits.verify.neuron_hull.search import HullSearch
 from provable_circuits.verify.reuse import tightening
 from provable_circuits.verify.reuse.memory import Memory
 from provable_circuits.verify.stages import incomplete_batch as screen_module
-from provable_circuits.verify.stages import question as question_module
+from provable_circuits.verify.stages import objectives as objectives_module
+from provable_circuits.verify.stages.claim import ClaimQuestion
 from provable_circuits.verify.verdict import Verdict
 
 
@@ -47,13 +48,13 @@ class Watch(SubdomainWatch, Questions):
                 (Encoder, "encode", self._hook_encode),
                 (Encoder, "patch_source", self._hook_source),
                 (screen_module, "encode_batch", self._hook_together),
-                (question_module.Question, "answer", self._hook_answer),
+                (ClaimQuestion, "answer", self._hook_answer),
                 (Bounds, "compute", self._hook_compute),
                 (Bounds, "backward", self._hook_backward),
                 (DifferentialBounds, "enclosures", self._hook_difference),
                 (Memory, "recall", self._hook_recall),
                 (RedundantRemoval, "settled", self._hook_inert),
-                (question_module, "optimise", self._hook_optimise),
+                (objectives_module, "optimise", self._hook_optimise),
                 (BranchAndBound, "_refined", self._hook_refined),
                 (BranchAndBound, "_bounded", self._hook_bounded),
                 (BranchAndBound, "_best_split", self._hook_split),
@@ -83,7 +84,7 @@ class Watch(SubdomainWatch, Questions):
         return patch_source
 
     def _hook_answer(self, plain: Callable[..., Verdict]) -> Callable[..., Verdict]:
-        def answer(question: question_module.Question) -> Verdict:
+        def answer(question: ClaimQuestion) -> Verdict:
             before, self.circuit = self.circuit, question.query.circuit
             try:
                 return plain(question)

@@ -26,7 +26,7 @@ from provable_circuits.proof.certify import certify, check_files
 from provable_circuits.proof.checker.arithmetic import RefusedError
 from provable_circuits.verify.attacking.replay import Replay
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.exact.stage import Exact
+from provable_circuits.verify.exact.claims import Exact
 
 Question = tuple[Case, pc.Claim]
 

@@ -28,6 +28,7 @@ from provable_circuits.network.ops import LeakyReLU, Linear, Op, ReLU, Tanh
 from provable_circuits.properties.outside.base import OutsideAnswer, Vouched, verify_outside
 from provable_circuits.properties.outside.command import Command, parse_answer
 from provable_circuits.properties.outside.marabou import Marabou
+from provable_circuits.properties.status import PropertyStatus
 from provable_circuits.properties.verify import decide
 from provable_circuits.properties.vnnlib import Case, Property, write_property
 
@@ -238,7 +239,7 @@ def test_calls_that_are_wrong(fake: Fake, files: Files, tmp_path: Path) -> None:
 
 def test_answers_are_no_booleans() -> None:
     with pytest.raises(TypeError, match="not a boolean"):
-        bool(OutsideAnswer("holds", None, "fake", 0.0))
+        bool(OutsideAnswer(PropertyStatus.HOLDS, None, "fake", 0.0))
     with pytest.raises(TypeError, match="not a boolean"):
         bool(Vouched("fake", 0.0))
 

@@ -22,7 +22,7 @@ from provable_circuits.tuning import Tuning
 from provable_circuits.verify.bounding.bounds import Structure
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.configuration import DEFAULT, Configuration
-from provable_circuits.verify.exact.stage import Exact
+from provable_circuits.verify.exact.claims import Exact
 from provable_circuits.verify.neuron_hull.presolved import Presolved
 from provable_circuits.verify.tuning.bounding import BoundingTuning
 

@@ -17,7 +17,7 @@ from provable_circuits.verify.bounding.bounds import Bounds, Structure
 from provable_circuits.verify.bounding.differential import DifferentialBounds, Known
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.configuration import DEFAULT
-from provable_circuits.verify.encoding.query import InputRange
+from provable_circuits.verify.encoding.problem import InputRange
 from provable_circuits.verify.outcome import Reason
 
 

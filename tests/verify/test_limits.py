@@ -83,8 +83,8 @@ def test_memory_that_does_not_suffice_is_a_reason(monkeypatch: pytest.MonkeyPatc
 
 
 def test_other_errors_are_not_taken_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    question = importlib.import_module("provable_circuits.verify.stages.question")
-    monkeypatch.setattr(question, "climb", _refusing(RuntimeError("shapes do not fit")))
+    attack = importlib.import_module("provable_circuits.verify.attacking.attack")
+    monkeypatch.setattr(attack, "climb", _refusing(RuntimeError("shapes do not fit")))
     graph = pools()
     circuit, claim = hard(graph)
     with pytest.raises(RuntimeError, match="shapes"):
@@ -93,13 +93,16 @@ def test_other_errors_are_not_taken_for_memory(monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_interrupt_ends_cleanly(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was interrupted can be asked again, and gets the answer it would have got."""
-    question = importlib.import_module("provable_circuits.verify.stages.question")
+    rooms = {
+        "climb": importlib.import_module("provable_circuits.verify.attacking.attack"),
+        "optimise": importlib.import_module("provable_circuits.verify.stages.objectives"),
+    }
     graph = dense(3)
     components = graph.components()
     centers = torch.rand(2, 5, generator=torch.Generator().manual_seed(1))
     domains = [pc.Ball(x, 0.4) for x in centers]
     circuits = [components.full().remove(name) for name in components.names]
-    interrupted = dict.fromkeys(("climb", "optimise"), 0)
+    interrupted = dict.fromkeys(rooms, 0)
     for tolerance in (0.1, 0.2, 0.4, 0.8, 1.2):
         metric = pc.LogitDifference(tolerance, 1)
         claim = pc.Claim(domains, pc.Reachable(eps=0.4), metric)
@@ -107,7 +110,7 @@ def test_an_interrupt_ends_cleanly(monkeypatch: pytest.MonkeyPatch) -> None:
         verifier = pc.Verifier(components, claim)
         for stage in interrupted:
             with monkeypatch.context() as patched:
-                patched.setattr(question, stage, _refusing(KeyboardInterrupt()))
+                patched.setattr(rooms[stage], stage, _refusing(KeyboardInterrupt()))
                 for circuit in circuits:
                     try:
                         verifier.ask(circuit)

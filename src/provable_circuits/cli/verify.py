@@ -49,6 +49,7 @@ def verify(
     'sat' follows a counterexample. The exit code is 0, 1, 3 and 3.
     """
     from provable_circuits.network.graph import Graph
+    from provable_circuits.properties.status import PropertyStatus
     from provable_circuits.properties.verify import decide
     from provable_circuits.properties.vnnlib import read_property
     from provable_circuits.report.answer import property_document, property_lines
@@ -65,7 +66,7 @@ def verify(
         typer.echo(property_document(verdict, {**files, **settings}, pc.__version__))
     else:
         typer.echo("\n".join(property_lines(verdict)))
-        if verdict.status == "unknown" and not quiet:
+        if verdict.status == PropertyStatus.UNKNOWN and not quiet:
             typer.echo(f"unknown: {verdict.reason}", err=True)
         if verdict.note and not quiet:
             typer.echo(verdict.note, err=True)

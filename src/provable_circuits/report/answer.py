@@ -11,9 +11,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from provable_circuits.properties.status import PropertyStatus
 from provable_circuits.properties.verify import PropertyVerdict
 
-WORDS = {"holds": "unsat", "violated": "sat", "unknown": "unknown", "timeout": "timeout"}
+WORDS = {
+    PropertyStatus.HOLDS: "unsat",
+    PropertyStatus.VIOLATED: "sat",
+    PropertyStatus.UNKNOWN: "unknown",
+    PropertyStatus.TIMEOUT: "timeout",
+}
 
 
 def property_lines(verdict: PropertyVerdict) -> list[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class _Explained(StrEnum):
+class Explained(StrEnum):
     """A text, and what it means in a sentence."""
 
     explanation: str
 
-    def __new__(cls, text: str, explanation: str) -> _Explained:
+    def __new__(cls, text: str, explanation: str) -> Explained:
         """A member with both."""
         made = str.__new__(cls, text)
         made._value_ = text
@@ -21,7 +21,7 @@ class _Explained(StrEnum):
         return repr(self.value)
 
 
-class Outcome(_Explained):
+class Outcome(Explained):
     """How a search over subdomains ends."""
 
     PROVED = "proved", "every subdomain was closed by a rigorous bound"
@@ -31,7 +31,7 @@ class Outcome(_Explained):
     OPEN = "open", "the search is not for this question, or gave it up"
 
 
-class Reason(_Explained):
+class Reason(Explained):
     """Why a question stays undecided."""
 
     TIME = "time", "the limit in seconds was reached"

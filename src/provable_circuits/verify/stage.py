@@ -30,7 +30,6 @@ class Stage(StrEnum):
         return repr(self.value)
 
     ATTACK = "attack", "a gradient attack (PGD)"
-    BISECTION = "bisection", "linear bounds after input splits"
     BOUNDS = "bounds", "bounds that contradict each other, an internal inconsistency"
     BRANCHING = "branching", "branch and bound on ReLUs"
     CARRIED = "carried", "the witness of a larger circuit"

@@ -31,10 +31,10 @@ from provable_circuits.verify.configuration import DEFAULT, Configuration
 from provable_circuits.verify.deadline import Deadline, OutOfTime, limits
 from provable_circuits.verify.outcome import Reason
 from provable_circuits.verify.stage import Stage
+from provable_circuits.verify.stages.claim import ClaimQuestion
 from provable_circuits.verify.stages.context import Context
 from provable_circuits.verify.stages.incomplete_batch import IncompleteBatch
 from provable_circuits.verify.stages.preparation import prepare
-from provable_circuits.verify.stages.question import Question
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
 
 logger = logging.getLogger(__name__)
@@ -141,7 +141,7 @@ class Verifier:
         except (OutOfTime, InconsistentBoundsError):
             return  # the questions meet it again, and say so
         except (MemoryError, RuntimeError) as error:
-            if not _out_of_memory(error):
+            if not out_of_memory(error):
                 raise
 
     def forget(self) -> None:
@@ -150,11 +150,12 @@ class Verifier:
         self._screen.forget()
 
     def _answer(self, circuit: Circuit, deadline: Deadline) -> Verdict:
-        question: Question | None = None
+        question: ClaimQuestion | None = None
         try:
             if circuit == self.components.full():
                 nowhere = torch.zeros(self.encoder.count, dtype=torch.bool)
-                question = Question(self.context, self.encoder.encode(circuit), nowhere, deadline)
+                query = self.encoder.encode(circuit)
+                question = ClaimQuestion(self.context, query, nowhere, deadline)
                 identical = question.identical()
                 if identical is not None:
                     return identical
@@ -173,12 +174,12 @@ class Verifier:
             proved = self._split(circuit, deadline)
             if proved is not None:
                 return proved
-            question = Question(self.context, self.encoder.encode(circuit), settled, deadline)
+            question = ClaimQuestion(self.context, self.encoder.encode(circuit), settled, deadline)
             return question.identical() or question.answer()
         except OutOfTime as limit:
             return _stopped(question, limit.reason)
         except (MemoryError, RuntimeError) as error:
-            if not _out_of_memory(error):
+            if not out_of_memory(error):
                 raise
             return _stopped(question, Reason.MEMORY)
 
@@ -200,7 +201,7 @@ class Verifier:
             own = [self._own(c) for c in each("circuits", circuits, Circuit, "a circuit")]
             return self._screen.answers(own, deadline)
         except (MemoryError, RuntimeError) as error:
-            if not _out_of_memory(error):
+            if not out_of_memory(error):
                 raise
             self._screen.forget()
             return [None] * len(circuits)
@@ -249,7 +250,7 @@ class Verifier:
         except OutOfTime:
             return None
         except (MemoryError, RuntimeError) as error:
-            if not _out_of_memory(error):
+            if not out_of_memory(error):
                 raise
             self._screen.forget()
             return None
@@ -284,7 +285,7 @@ def _device(name: torch.device | str) -> torch.device:
     return device
 
 
-def _stopped(question: Question | None, reason: str) -> Undecided:
+def _stopped(question: ClaimQuestion | None, reason: str) -> Undecided:
     """What is said of a question that was stopped, perhaps before it was written down."""
     return Undecided(reason, Stage.LINEAR) if question is None else question.undecided(reason)
 
@@ -295,7 +296,7 @@ def _is_equality(claim: Claim) -> bool:
     return isinstance(metric, LogitDifference | MaxAbs | Norm) and metric.tolerance == 0
 
 
-def _out_of_memory(error: Exception) -> bool:
+def out_of_memory(error: Exception) -> bool:
     """PyTorch tells of memory that it could not get by a plain RuntimeError."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
         "allocate memory" in str(error) or "not enough memory" in str(error)

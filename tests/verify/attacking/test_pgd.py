@@ -27,7 +27,7 @@ from provable_circuits.verify.attacking.pgd import (
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.encoding.query import InputRange
+from provable_circuits.verify.encoding.problem import InputRange
 from provable_circuits.verify.verifier import Verifier
 
 WIDTH, RIDGES = 12, 4

@@ -28,7 +28,7 @@ from provable_circuits.network.ops import (
 from provable_circuits.verify.bounding.bounds import Bounds, Structure
 from provable_circuits.verify.bounding.crown import Fixed, View
 from provable_circuits.verify.bounding.region import Region
-from provable_circuits.verify.encoding.query import InputRange
+from provable_circuits.verify.encoding.problem import InputRange
 
 PROBLEMS, ROWS = 2, 3
 CPU = torch.device("cpu")

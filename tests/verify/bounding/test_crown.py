@@ -26,7 +26,7 @@ from provable_circuits.network.ops import Linear
 from provable_circuits.verify.bounding.bounds import Bounds, Structure
 from provable_circuits.verify.bounding.crown import Fixed, _dot, backward
 from provable_circuits.verify.bounding.region import Region
-from provable_circuits.verify.encoding.query import InputRange
+from provable_circuits.verify.encoding.problem import InputRange
 
 
 @pytest.mark.parametrize("kind", GRAPHS)

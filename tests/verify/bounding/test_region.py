@@ -10,7 +10,7 @@ import torch
 
 import provable_circuits as pc
 from provable_circuits.verify.bounding.region import Region
-from provable_circuits.verify.encoding.query import InputRange
+from provable_circuits.verify.encoding.problem import InputRange
 
 
 @pytest.mark.parametrize("p", [1, 2, math.inf])

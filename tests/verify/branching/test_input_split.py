@@ -10,7 +10,7 @@ from torch import nn
 
 import provable_circuits as pc
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.exact.stage import decide_exactly
+from provable_circuits.verify.exact.claims import decide_exactly
 
 CURVED = {"tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
 

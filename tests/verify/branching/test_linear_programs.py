@@ -10,15 +10,15 @@ import pytest
 from tests.oracle.random_networks import graph_of
 from tests.verify.small import MARGIN, at_least, drawn, largest, row_of
 
-from provable_circuits.properties import verify as module
 from provable_circuits.properties.verify import decide
+from provable_circuits.verify.attacking.attack import Attack
 from provable_circuits.verify.branching.warm_program import ProgramOptimum, WarmProgram
 from provable_circuits.verify.configuration import DEFAULT
 
 NODES = 4000
 
 PROGRAMS = DEFAULT.changed(
-    branching={"programs_after": 0, "every_program_after": 0}, properties={"few_inputs": 0}
+    branching={"programs_after": 0, "every_program_after": 0, "few_inputs": 0}
 )
 """The solver is asked about every subdomain, and no boxes are halved."""
 
@@ -55,7 +55,7 @@ def test_nothing_rests_on_the_solver(lie: str, monkeypatch: pytest.MonkeyPatch) 
         return replace(answer, inputs=dice.normal(size=self.inputs))
 
     monkeypatch.setattr(WarmProgram, "solve", lying)
-    monkeypatch.setattr(module._Decision, "_attack", lambda *_: False)
+    monkeypatch.setattr(Attack, "short", lambda *_: False)
     for seed in range(0, 20, 4):
         net, region, _ = drawn(seed)
         row = row_of(net)

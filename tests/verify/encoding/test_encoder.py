@@ -47,7 +47,8 @@ from provable_circuits.network.ops import (
     Sigmoid,
 )
 from provable_circuits.verify.encoding.encoder import Encoder
-from provable_circuits.verify.encoding.query import InputRange, Query
+from provable_circuits.verify.encoding.problem import InputRange
+from provable_circuits.verify.encoding.query import Query
 from provable_circuits.verify.encoding.roles import CircuitStep, Role, RoleKind
 
 
@@ -254,17 +255,14 @@ def test_units_that_intervals_leave_open_are_counted() -> None:
         builder = GraphBuilder()
         x = builder.input("x", (8,))
         graph = builder.build([builder.add("y", op, x)])
-        empty: dict[str, Tensor] = {}
         query = Query(
-            graph,
-            {"x": box},
-            torch.zeros(2, 1, 8),
-            torch.zeros(2, 1),
-            dense_graph().components().full(),
-            {"x": Role(RoleKind.INPUT, "x"), "y": Role(RoleKind.SPECIFICATION, "y")},
-            empty,
-            empty,
-            {},
+            graph=graph,
+            ranges={"x": box},
+            rows=torch.zeros(2, 1, 8),
+            offsets=torch.zeros(2, 1),
+            roles={"x": Role(RoleKind.INPUT, "x"), "y": Role(RoleKind.SPECIFICATION, "y")},
+            circuit=dense_graph().components().full(),
+            removed_units={},
         )
         assert query.unstable == count
         two = [builder.add("z", op, "y"), "y"]

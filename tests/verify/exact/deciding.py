@@ -13,7 +13,7 @@ from torch import nn
 
 import provable_circuits as pc
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.exact.stage import decide_exactly
+from provable_circuits.verify.exact.claims import decide_exactly
 
 
 def decide(circuit: pc.Circuit, claim: pc.Claim) -> pc.Verdict:

@@ -27,9 +27,9 @@ from provable_circuits.network.graph import GraphBuilder
 from provable_circuits.network.lowering import lower
 from provable_circuits.verify.deadline import Deadline, OutOfTime
 from provable_circuits.verify.encoding.encoder import Encoder
+from provable_circuits.verify.exact.claims import Exact, decide_exactly
 from provable_circuits.verify.exact.forms import Atoms, Form
 from provable_circuits.verify.exact.network import RationalNetwork
-from provable_circuits.verify.exact.stage import Exact, decide_exactly
 from provable_circuits.zoo import counterexample_network, xor_network
 
 

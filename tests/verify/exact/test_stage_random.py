@@ -17,7 +17,7 @@ from tests.verify.exact.deciding import at_or_above, circuit_of, decide, net_of
 
 import provable_circuits as pc
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.exact.stage import decide_exactly
+from provable_circuits.verify.exact.claims import decide_exactly
 
 
 def corners(net: Network, lower: Vector, upper: Vector) -> list[Vector]:

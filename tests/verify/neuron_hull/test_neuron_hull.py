@@ -268,7 +268,7 @@ def test_hulls_prove_next_to_what_is_refuted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The output does move by ``worst``; that it moves by no more than a tenth above is proved."""
-    room = importlib.import_module("provable_circuits.verify.stages.question")
+    room = importlib.import_module("provable_circuits.verify.stages.objectives")
     asked = []
 
     def watched(*arguments: object) -> None:

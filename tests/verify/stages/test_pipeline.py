@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import pytest
 from tests.oracle.cases import Case, draw
 
 import provable_circuits as pc
+from provable_circuits.verify.outcome import Outcome
+from provable_circuits.verify.stage import Stage as StageName
 from provable_circuits.verify.stages import question as module
+from provable_circuits.verify.stages.answer import Answer
 from provable_circuits.verify.stages.question import PIPELINE, Question
 
-Stage = Callable[[Question], pc.Verdict | None]
+Stage = Callable[[Question[Any]], Answer[Any] | None]
 
 SEEDS = (26, 31, 39, 6, 0)
 NODES = 60
@@ -21,7 +25,8 @@ NEEDS: dict[Stage, tuple[Stage, ...]] = {
     Question.branch: (Question.optimise_alpha,),
     Question.neuron_hulls: (Question.optimise_alpha, Question.branch),
     Question.exact_when_near: (Question.optimise_alpha, Question.branch),
-    Question.split_inputs: (Question.optimise_alpha,),
+    Question.split_inputs_further: (Question.optimise_alpha,),
+    Question.branch_further: (Question.optimise_alpha, Question.branch),
 }
 """What a stage goes on from, apart from linear bounds."""
 
@@ -81,5 +86,9 @@ def test_without_a_stage_nothing_false_is_said(
 
 def test_a_refutation_is_refused_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     """The contract notices a stage that says something false."""
-    wrong, _ = _wrong((lambda question: pc.Proved(0.0, "linear"),), monkeypatch)
+
+    def lie(question: Question[Any]) -> Answer[Any]:
+        return Answer(Outcome.PROVED, StageName.LINEAR, 0.0)
+
+    wrong, _ = _wrong((Question.linear_bounds, lie), monkeypatch)
     assert len(wrong) == len(SEEDS)

@@ -32,6 +32,7 @@ from provable_circuits.properties.export import (
     query_graph,
     query_property,
 )
+from provable_circuits.properties.status import PropertyStatus
 from provable_circuits.properties.vnnlib import read_property
 from provable_circuits.verify.attacking.candidates import candidate_at
 from provable_circuits.verify.attacking.replay import Replay
@@ -54,7 +55,7 @@ class OutsideAnswer:
         reason: why, where it is unknown.
     """
 
-    status: str
+    status: PropertyStatus
     counterexample: Tensor | None
     name: str
     seconds: float
@@ -107,7 +108,7 @@ class OutsideVerifier(ABC):
         graph, question = Graph.from_onnx(onnx), read_property(vnnlib)
         question.check(graph)
         answer = self.ask(Path(onnx).resolve(), Path(vnnlib).resolve(), timeout)
-        if answer.status != "violated":
+        if answer.status != PropertyStatus.VIOLATED:
             return answer
         x = answer.counterexample
         if x is None or len(x) != question.inputs or not bool(x.isfinite().all()):
@@ -146,13 +147,15 @@ def verify_outside(
                 return Undecided(Reason.TIME, outside.name)
             answer = outside.ask(part.onnx, part.vnnlib, deadline.left)
             seconds += answer.seconds
-            if answer.status == "violated":
+            if answer.status == PropertyStatus.VIOLATED:
                 witness = _witness(replay, query, part, answer.counterexample)
                 if witness is not None:
                     return Refuted(witness, outside.name)
                 answer = _doubted(answer)
-            if answer.status != "holds":
-                doubts.append(Reason.TIME if answer.status == "timeout" else answer.reason)
+            if answer.status != PropertyStatus.HOLDS:
+                doubts.append(
+                    Reason.TIME if answer.status == PropertyStatus.TIMEOUT else answer.reason
+                )
     return Undecided(doubts[0], outside.name) if doubts else Vouched(outside.name, seconds)
 
 
@@ -191,7 +194,7 @@ def _doubted(answer: OutsideAnswer) -> OutsideAnswer:
     )
     return replace(
         answer,
-        status="unknown",
+        status=PropertyStatus.UNKNOWN,
         counterexample=None,
         reason=f"{answer.name} claims a violation {what}",
     )

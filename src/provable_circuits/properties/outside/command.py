@@ -34,14 +34,12 @@ from torch import Tensor
 from provable_circuits.errors import ArgumentError
 from provable_circuits.properties.outside.base import OutsideAnswer, OutsideVerifier
 from provable_circuits.properties.outside.process import run_limited
+from provable_circuits.properties.status import PropertyStatus
 
 WORDS = {
-    "unsat": "holds",
-    "holds": "holds",
-    "sat": "violated",
-    "violated": "violated",
-    "unknown": "unknown",
-    "timeout": "timeout",
+    "unsat": PropertyStatus.HOLDS,
+    "sat": PropertyStatus.VIOLATED,
+    **{status.value: status for status in PropertyStatus},
 }
 
 _PLACE = re.compile(r"\{(\w+)\}")
@@ -96,7 +94,7 @@ class Command(OutsideVerifier):
             words = [_PLACE.sub(lambda place: values[place[1]], word) for word in self.words]
             done = run_limited(words, timeout)
             if done.code is None:
-                return OutsideAnswer("timeout", None, self.name, done.seconds)
+                return OutsideAnswer(PropertyStatus.TIMEOUT, None, self.name, done.seconds)
             text, first = done.output, False
             if any("{result}" in word for word in self.words):
                 first = True
@@ -105,13 +103,17 @@ class Command(OutsideVerifier):
         reason = ""
         if status is None or done.code < 0:
             # What a program says that was then killed by a signal is not to be relied on.
-            status, x, reason = "unknown", None, f"{self.name} gave no answer: {done.complaint}"
-        elif status == "unknown":
+            status, x, reason = (
+                PropertyStatus.UNKNOWN,
+                None,
+                f"{self.name} gave no answer: {done.complaint}",
+            )
+        elif status == PropertyStatus.UNKNOWN:
             reason = f"{self.name} does not know"
         return OutsideAnswer(status, x, self.name, done.seconds, reason)
 
 
-def parse_answer(text: str, first_line: bool) -> tuple[str | None, Tensor | None]:
+def parse_answer(text: str, first_line: bool) -> tuple[PropertyStatus | None, Tensor | None]:
     """The status a tool's text tells, None if it tells none; and its counterexample, flat.
 
     >>> parse_answer("sat ((X_1 2e-1) (X_0 1.5))", first_line=True)
@@ -127,7 +129,7 @@ def parse_answer(text: str, first_line: bool) -> tuple[str | None, Tensor | None
         return None, None
     if first_line and match.start() != 0:
         return None, None
-    return status, _counterexample(text) if status == "violated" else None
+    return status, _counterexample(text) if status == PropertyStatus.VIOLATED else None
 
 
 def _counterexample(text: str) -> Tensor | None:

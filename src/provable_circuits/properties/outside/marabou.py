@@ -34,6 +34,7 @@ from provable_circuits.network.graph import Graph, Node
 from provable_circuits.network.ops import Add, Constant, Input, LeakyReLU, Linear, ReLU
 from provable_circuits.properties.outside.base import OutsideAnswer, OutsideVerifier
 from provable_circuits.properties.outside.process import run_limited
+from provable_circuits.properties.status import PropertyStatus
 from provable_circuits.properties.vnnlib import Case, Property, read_property
 
 _PROCESS = Path(__file__).with_name("marabou_process.py")
@@ -58,17 +59,21 @@ class Marabou(OutsideVerifier):
         problem = _problem(Graph.from_onnx(onnx), question)
         left = timeout - (time.monotonic() - started)
         if left <= 0:
-            return OutsideAnswer("timeout", None, self.name, time.monotonic() - started)
+            return OutsideAnswer(
+                PropertyStatus.TIMEOUT, None, self.name, time.monotonic() - started
+            )
         with tempfile.TemporaryDirectory(prefix="provable-circuits-") as folder:
             given, result = Path(folder) / "problem.json", Path(folder) / "result.json"
             given.write_text(json.dumps(problem))
             words = [sys.executable, "-P", str(_PROCESS), str(given), str(result), str(left)]
             done = run_limited(words, left)
             if done.code is None:
-                return OutsideAnswer("timeout", None, self.name, time.monotonic() - started)
+                return OutsideAnswer(
+                    PropertyStatus.TIMEOUT, None, self.name, time.monotonic() - started
+                )
             if done.code != 0 or not result.is_file():
                 reason = f"Marabou gave no answer: {done.complaint}"
-                return OutsideAnswer("unknown", None, self.name, done.seconds, reason)
+                return OutsideAnswer(PropertyStatus.UNKNOWN, None, self.name, done.seconds, reason)
             told = json.loads(result.read_text())
         return self._answer(told)
 
@@ -77,13 +82,15 @@ class Marabou(OutsideVerifier):
         seconds, ends = float(told["seconds"]), told["ends"]
         if told["x"] is not None:
             x = torch.tensor(told["x"], dtype=torch.float64)
-            return OutsideAnswer("violated", x, self.name, seconds)
+            return OutsideAnswer(PropertyStatus.VIOLATED, x, self.name, seconds)
         if all(end == "unsat" for end in ends):
-            return OutsideAnswer("holds", None, self.name, seconds)
+            return OutsideAnswer(PropertyStatus.HOLDS, None, self.name, seconds)
         if "timeout" in ends:
-            return OutsideAnswer("timeout", None, self.name, seconds)
+            return OutsideAnswer(PropertyStatus.TIMEOUT, None, self.name, seconds)
         word = next(end for end in ends if end != "unsat")
-        return OutsideAnswer("unknown", None, self.name, seconds, f"Marabou says {word!r}")
+        return OutsideAnswer(
+            PropertyStatus.UNKNOWN, None, self.name, seconds, f"Marabou says {word!r}"
+        )
 
 
 def _problem(graph: Graph, question: Property) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from torch import Tensor
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.verify.attacking.replay import Candidate
 from provable_circuits.verify.encoding.encoder import Encoder
-from provable_circuits.verify.encoding.query import InputRange, Query
+from provable_circuits.verify.encoding.problem import InputRange
+from provable_circuits.verify.encoding.query import Query
 from provable_circuits.verify.encoding.roles import RoleKind, Roles
 from provable_circuits.verify.verdict import Witness
 

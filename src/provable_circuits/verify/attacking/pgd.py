@@ -110,8 +110,8 @@ def climb(
         region: where its inputs range.
         problems: which problem each start belongs to, [n].
         start: the starts, by input, [n, *shape].
-        rows: the rows of the constraints attacked, [n, constraints, outputs].
-        offsets: their offsets, [n, constraints].
+        rows: the rows of the clause attacked, [n, objectives, outputs]; all must be exceeded.
+        offsets: their offsets, [n, objectives].
         steps: how many steps.
         deadline: when to give up.
     """
@@ -121,22 +121,17 @@ def climb(
     best_excess = rows.new_full((len(problems),), -torch.inf)
     for step in range(steps + 1):
         deadline.check()
-        leaves = {name: value.detach().requires_grad_() for name, value in points.items()}
-        with torch.enable_grad():
-            excess = excess_at(graph, leaves, rows, offsets).amax(1)
-            gradients = torch.autograd.grad(excess.sum(), list(leaves.values()), allow_unused=True)
-        better = excess.detach() > best_excess
-        best_excess = torch.where(better, excess.detach(), best_excess)
+        excess, gradients = _gradients(graph, points, rows, offsets)
+        better = excess > best_excess
+        best_excess = torch.where(better, excess, best_excess)
         for name, value in points.items():
             best[name][better] = value[better]
         if step == steps or bool((best_excess > 0).any()):
             break
         rate = 0.5 * (1 - step / (steps + 1))
-        for (name, value), gradient in zip(points.items(), gradients, strict=True):
-            if gradient is None:
-                continue
+        for name, value in points.items():
             lower, upper = boxes[name]
-            moved = value + gradient.sign() * (upper - lower) * rate
+            moved = value + gradients[name].sign() * (upper - lower) * rate
             points[name] = region.pull_in(name, problems, _inside(moved, boxes[name]))
     return Candidates(best, best_excess)
 
@@ -203,8 +198,8 @@ def ascend(
         region: where its inputs range.
         problems: which problem each start belongs to, [n].
         start: the starts, by input, [n, *shape].
-        rows: the rows of the constraints attacked, [n, constraints, outputs].
-        offsets: their offsets, [n, constraints].
+        rows: the rows of the clause attacked, [n, objectives, outputs]; all must be exceeded.
+        offsets: their offsets, [n, objectives].
         rounds: the steps of each round, and one in how many of the starts goes on after it.
         deadline: when to give up.
         dtype: the arithmetic. The excess is that of this arithmetic as well.
@@ -313,10 +308,10 @@ class _Steps:
 def _gradients(
     graph: Graph, points: Mapping[str, Tensor], rows: Tensor, offsets: Tensor
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The worst excess [n] at points, and its gradients by input."""
+    """The excess [n] of clauses at points, and its gradients by input."""
     leaves = {name: value.detach().requires_grad_() for name, value in points.items()}
     with torch.enable_grad():
-        excess = excess_at(graph, leaves, rows, offsets).amax(1)
+        excess = excess_at(graph, leaves, rows, offsets).amin(1)
         found: Sequence[Tensor | None] = [None] * len(leaves)
         if excess.requires_grad:
             found = torch.autograd.grad(excess.sum(), list(leaves.values()), allow_unused=True)

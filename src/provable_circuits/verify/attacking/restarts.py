@@ -2,7 +2,7 @@
 
 Every bound of a subdomain points to a corner where a violation would be. The best of these corners
 are kept. Now and then an attack (``attack.ascend``) starts from them, from diverse points, and from
-witnesses of other circuits, for all rows that are asked about, in one batch.
+witnesses of other circuits, for all clauses that are asked about, in one batch.
 
 The work is bounded by what the search has spent, by count and not by the clock, so that answers
 under a limit in nodes are repeatable:
@@ -17,12 +17,12 @@ relaxation. Only the least attack, one start for each row, is made whatever was 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
-from provable_circuits.verify.attacking.candidates import middles, pool_points
+from provable_circuits.verify.attacking.candidates import middles
 from provable_circuits.verify.attacking.pgd import (
     Effort,
     ascend,
@@ -34,8 +34,8 @@ from provable_circuits.verify.attacking.pgd import (
 from provable_circuits.verify.bounding.bounds import Structure
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.deadline import Deadline
-from provable_circuits.verify.encoding.query import Query
-from provable_circuits.verify.verdict import Witness
+from provable_circuits.verify.encoding.definition import Definition
+from provable_circuits.verify.encoding.problem import Problem
 
 
 class Restarts:
@@ -43,8 +43,8 @@ class Restarts:
 
     Args:
         effort: how hard they try.
-        pool: witnesses of other circuits.
-        query: the question.
+        definition: the question, for witnesses of earlier ones.
+        problem: the question as a problem.
         region: where the inputs of its graph range.
         structure: the structure of its graph.
         deadline: when to stop, and how many nodes were bounded.
@@ -53,15 +53,15 @@ class Restarts:
     def __init__(
         self,
         effort: Effort,
-        pool: Sequence[Witness],
-        query: Query,
+        definition: Definition[object],
+        problem: Problem,
         region: Region,
         structure: Structure,
         deadline: Deadline,
     ) -> None:
         self._effort = effort
-        self._pool = pool
-        self._query = query
+        self._definition = definition
+        self._problem = problem
         self._region = region
         self._structure = structure
         self._deadline = deadline
@@ -70,8 +70,9 @@ class Restarts:
         self._next = self._first
         self._attacks = 0
         self._rounds = rounds_of(effort.steps)
-        self.asked = torch.zeros(query.rows.shape[:2], dtype=torch.bool, device=structure.device)
-        """The rows that the search decides, [problems, constraints]."""
+        shape = len(problem.rows), problem.clauses
+        self.asked = torch.zeros(shape, dtype=torch.bool, device=structure.device)
+        """The clauses that the search decides, [problems, clauses]."""
         self.passed = 0
         """Rows passed backward apart from those of nodes."""
         self.gradients = 0
@@ -86,7 +87,7 @@ class Restarts:
         return self._deadline.spent >= self._next
 
     def suggest(self, points: Mapping[str, Tensor], problems: Tensor, excess: Tensor) -> None:
-        """Keep the best of points [n, *shape] of problems [n], with excess [n, constraints].
+        """Keep the best of points [n, *shape] of problems [n], with excess [n, clauses].
 
         Neighbouring subdomains often point to the same corner: of points with the same excess one
         is kept.
@@ -108,9 +109,9 @@ class Restarts:
             for name, value in points.items()
         }
 
-    def attack(self, problems: Tensor, constraints: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-        """Attack some rows; the best points met from all starts, and their problems."""
-        query = self._query
+    def attack(self, problems: Tensor, clauses: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+        """Attack some clauses; the best points met from all starts, and their problems."""
+        problem = self._problem
         self._next = max(self._first, self._tuning.nodes_factor * self._deadline.spent)
         known, where = self._known(problems)
         if self._effort.steps == 0:
@@ -118,20 +119,21 @@ class Restarts:
         copies = self._starts_each(len(problems), len(where))
         generator = torch.Generator().manual_seed(self._effort.seed + self._attacks)
         own = problems.repeat(copies)
-        outputs = query.rows.shape[2]
-        diverse = diverse_starts(query.graph, self._region, own, outputs, generator)
+        outputs = problem.rows.shape[2]
+        diverse = diverse_starts(problem.graph, self._region, own, outputs, generator)
         starts = {name: torch.cat([value, diverse[name]]) for name, value in known.items()}
         everyone = torch.cat([where, own])
-        chosen = torch.cat([self._worst(known, where), constraints.repeat(copies)])
+        chosen = torch.cat([self._worst(known, where), clauses.repeat(copies)])
         self._attacks += 1
         self.gradients += gradients_of(len(everyone), self._rounds)
+        rows, offsets = problem.clause(everyone, chosen)
         best = ascend(
-            query.graph,
+            problem.graph,
             self._region,
             everyone,
             starts,
-            query.rows[everyone, chosen].unsqueeze(1),
-            query.offsets[everyone, chosen].unsqueeze(1),
+            rows,
+            offsets,
             self._rounds,
             self._deadline,
             self._structure.guide,
@@ -150,11 +152,10 @@ class Restarts:
 
     def _known(self, problems: Tensor) -> tuple[dict[str, Tensor], Tensor]:
         """Points to start from: those that bounds suggested, and the latest witnesses."""
-        asked = set(problems.tolist())
-        pool = [witness for witness in self._pool if witness.index in asked][-self._tuning.pooled :]
-        where = torch.tensor([w.index for w in pool], dtype=torch.long, device=problems.device)
-        points = pool_points(self._query, pool) if pool else {}
-        ranges = self._query.ranges
+        most = self._tuning.pooled
+        points, own = self._definition.earlier(set(problems.tolist()), most)
+        where = torch.tensor(own, dtype=torch.long, device=problems.device)
+        ranges = self._problem.ranges
         points |= middles(ranges, where, [name for name in ranges if name not in points])
         if len(self._problems):
             where = torch.cat([where, self._problems])
@@ -162,7 +163,8 @@ class Restarts:
         return points, where
 
     def _worst(self, points: Mapping[str, Tensor], problems: Tensor) -> Tensor:
-        """The constraint asked about of largest excess at each point, [n]."""
-        query = self._query
-        excess = excess_at(query.graph, points, query.rows[problems], query.offsets[problems])
+        """The clause asked about of largest excess at each point, [n]."""
+        problem = self._problem
+        rows, offsets = problem.rows[problems], problem.candidate_offsets[problems]
+        excess = problem.of_clauses(excess_at(problem.graph, points, rows, offsets))
         return excess.masked_fill(~self.asked[problems], -math.inf).argmax(1)

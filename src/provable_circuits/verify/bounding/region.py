@@ -21,7 +21,7 @@ from torch import Tensor
 from provable_circuits.claims.domains import Ball
 from provable_circuits.rounding import TINY, Interval, midpoint
 from provable_circuits.verify.configuration import DEFAULT
-from provable_circuits.verify.encoding.query import InputRange
+from provable_circuits.verify.encoding.problem import InputRange
 
 
 @dataclass(frozen=True, slots=True, eq=False)

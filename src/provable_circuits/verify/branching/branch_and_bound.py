@@ -88,7 +88,7 @@ class BranchAndBound(RootSearch):
             return -self._reached
         return -min(self._reached, float(self._queue.value.min()))
 
-    def run(self, choice: Choice, most: float = math.inf) -> str:
+    def run(self, choice: Choice, most: float = math.inf) -> Outcome:
         """Search from the roots, with the slopes already chosen for them.
 
         Returns:
@@ -99,7 +99,7 @@ class BranchAndBound(RootSearch):
         self._begin(choice)
         return self.resume(most)
 
-    def resume(self, most: float = math.inf) -> str:
+    def resume(self, most: float = math.inf) -> Outcome:
         """Go on where a search stopped for the number of its subdomains; what ``run`` returns."""
         tuning = self.tuning
         while len(self._queue):
@@ -517,7 +517,7 @@ class BranchAndBound(RootSearch):
         )
         return relaxed, choice, self._survivors(batch, relaxed, empty, choice, signs)
 
-    def _leaf(self, part: Subdomains) -> str:
+    def _leaf(self, part: Subdomains) -> Outcome:
         """Close a subdomain without unstable units: proved, refuted or close."""
         self.deadline.spend(1)
         _, bounds = self._refined(part)

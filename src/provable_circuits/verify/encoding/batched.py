@@ -24,7 +24,7 @@ from provable_circuits.network.ops.base import LinearOp, OnnxWriter, Op, Shape, 
 from provable_circuits.network.semantics import Arithmetic, CircuitMask, interpret
 from provable_circuits.rounding import Interval
 from provable_circuits.verify.encoding.encoder import Encoder
-from provable_circuits.verify.encoding.query import InputRange
+from provable_circuits.verify.encoding.problem import InputRange
 from provable_circuits.verify.encoding.roles import (
     CircuitStep,
     MergedGraphBuilder,

@@ -47,7 +47,8 @@ from provable_circuits.network.lowering import lower
 from provable_circuits.network.semantics import Arithmetic, CircuitMask, interpret
 from provable_circuits.rounding import Interval
 from provable_circuits.verify.encoding.circuit_tensor import CircuitTensor, Unread, Whole
-from provable_circuits.verify.encoding.query import InputRange, Query
+from provable_circuits.verify.encoding.problem import InputRange
+from provable_circuits.verify.encoding.query import Query
 from provable_circuits.verify.encoding.roles import (
     CircuitStep,
     MergedGraphBuilder,

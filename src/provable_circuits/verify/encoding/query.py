@@ -4,75 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from provable_circuits.claims.domains import Domain
 from provable_circuits.network import ops
 from provable_circuits.network.circuit import Circuit
-from provable_circuits.network.graph import Graph
 from provable_circuits.network.intervals import propagate
 from provable_circuits.verify.encoding.circuit_tensor import CircuitTensor, Whole
-from provable_circuits.verify.encoding.roles import RoleKind, Roles
+from provable_circuits.verify.encoding.problem import Problem
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class InputRange:
-    """Where one input of a merged graph ranges: a box, and for p-balls the domains themselves.
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Query(Problem):
+    """One circuit under one claim as a problem: every objective of the metric is a clause.
 
-    Attributes:
-        lower, upper: ends [k, *shape] that enclose the range.
-        domains: the k domains, where they say more than the box does.
-    """
-
-    lower: Tensor
-    upper: Tensor
-    domains: tuple[Domain, ...] | None = None
-
-    def to(self, device: torch.device) -> InputRange:
-        """The same range with its bounds on another device."""
-        return replace(self, lower=self.lower.to(device), upper=self.upper.to(device))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Query:
-    """One circuit under one claim, ready to be decided.
+    The nodes that all queries of an encoder have in common are those of the network, and of the
+    source of patches.
 
     Attributes:
-        graph: the merged graph; its one output is ``y``.
-        ranges: where each of its inputs ranges.
-        rows: the specification's rows [k, specifications, outputs].
-        offsets: and offsets [k, specifications].
         circuit: the circuit asked about.
-        roles: what each of its nodes stands for, by name.
-        cut: for tensors of the circuit that hold only some channels, which of the network's.
         removed_units: for sites patched from boxes, the flat positions of their removed units.
-        tensors: for each of the network's tensors that the circuit reads, the circuit's own, before
-            patching; those that are not listed are the network's own.
     """
 
-    graph: Graph
-    ranges: Mapping[str, InputRange]
-    rows: Tensor
-    offsets: Tensor
     circuit: Circuit
-    roles: Roles
-    cut: Mapping[str, Tensor]
     removed_units: Mapping[str, Tensor]
-    tensors: Mapping[str, CircuitTensor]
-
-    @property
-    def common(self) -> frozenset[str]:
-        """Nodes that are the same in every query: those of the network and the patch source."""
-        return frozenset(name for name, role in self.roles.items() if role.common)
-
-    @property
-    def lasting(self) -> frozenset[str]:
-        """Nodes of the circuit whose role says all that they depend on, but for ``cut``."""
-        own = (name for name, role in self.roles.items() if role.kind is RoleKind.CIRCUIT)
-        return frozenset(own)
 
     def held(self, tensor: str) -> CircuitTensor:
         """The circuit's version of a network's tensor, before patching.
@@ -80,15 +37,6 @@ class Query:
         The network's own tensor, where the circuit has none, is held by no node of this graph.
         """
         return self.tensors.get(tensor, Whole(tensor))
-
-    def to(self, device: torch.device) -> Query:
-        """The same query with its numbers on another device; its graph's follow on their own."""
-        return replace(
-            self,
-            ranges={name: box.to(device) for name, box in self.ranges.items()},
-            rows=self.rows.to(device),
-            offsets=self.offsets.to(device),
-        )
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{n} {list(self.graph[n].shape)}" for n in self.graph.inputs)

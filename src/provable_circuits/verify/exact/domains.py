@@ -33,7 +33,8 @@ class Extent:
 
     Attributes:
         lower, upper: ends of each element.
-        center: the unperturbed point, of which every element is a float64 number.
+        center: the unperturbed point; its elements are float64 numbers wherever there is one
+            between the ends.
         budget: the most by which all elements together may move from the centre, if limited.
         domain: the domain it was made from, if any.
     """
@@ -74,35 +75,37 @@ class Extent:
         moved = (abs(v - c) for v, c in zip(point, self.center, strict=True))
         return sum(moved, Fraction(0)) <= self.budget
 
-    def floats(
+    def points(
         self,
         point: Sequence[Fraction],
         push: Sequence[Fraction] | None = None,
         retreats: Sequence[int] = DEFAULT.exact.retreats,
-    ) -> Iterator[list[float]]:
+    ) -> Iterator[list[Fraction]]:
         """Points of float64 numbers at or next to ``point`` that lie inside.
 
         The first, if the domain has its own opinion, is one that it is sure of; then come nearest
         floats, and with ``push`` those next to the point in its direction, element by element. In a
         1-ball a point is drawn in by multiples of 2^-52, the ``retreats``, until rounding leaves it
-        inside.
+        inside. An element that no float lies between the ends of has its centre, which may be none.
         """
         nearest = [self._nearest(i, value) for i, value in enumerate(point)]
         if self.domain is not None:
-            shaped = torch.tensor(nearest, dtype=torch.float64).reshape(1, *self.domain.shape)
-            inside: list[float] = self.domain.project(shaped).flatten().tolist()
-            if self.contains([Fraction(value) for value in inside]):
+            floats = [float(value) for value in nearest]
+            shaped = torch.tensor(floats, dtype=torch.float64).reshape(1, *self.domain.shape)
+            inside = list(fractions(self.domain.project(shaped)))
+            if self.contains(inside):
                 yield inside
         for retreat in retreats if self.budget is not None else (0,):
             share = 1 - Fraction(retreat, 2**52)
             drawn = [c + (v - c) * share for v, c in zip(point, self.center, strict=True)]
             for made in self._neighbours(drawn, push):
-                if self.contains([Fraction(value) for value in made]):
+                if self.contains(made):
                     yield made
 
     def _neighbours(
         self, point: Sequence[Fraction], push: Sequence[Fraction] | None
-    ) -> Iterator[list[float]]:
+    ) -> Iterator[list[Fraction]]:
+        """Floats next to a point: the nearest, those in the direction of a push, all below."""
         nearest = [self._nearest(i, value) for i, value in enumerate(point)]
         yield nearest
         if push is None:
@@ -111,22 +114,28 @@ class Extent:
             moved = list(nearest)
             for i, (value, way) in enumerate(zip(point, push, strict=True)):
                 way *= sign
-                if way > 0 and Fraction(nearest[i]) < value:
-                    moved[i] = math.nextafter(nearest[i], math.inf)
-                elif way < 0 and Fraction(nearest[i]) > value:
-                    moved[i] = math.nextafter(nearest[i], -math.inf)
+                if way > 0 and nearest[i] < value:
+                    moved[i] = self._within(i, math.nextafter(nearest[i], math.inf), nearest[i])
+                elif way < 0 and nearest[i] > value:
+                    moved[i] = self._within(i, math.nextafter(nearest[i], -math.inf), nearest[i])
             yield moved
-        yield [below(value) for value in point]
-        yield [-below(-value) for value in point]
+        pairs = list(zip(point, nearest, strict=True))
+        yield [self._within(i, below(value), other) for i, (value, other) in enumerate(pairs)]
+        yield [self._within(i, -below(-value), other) for i, (value, other) in enumerate(pairs)]
 
-    def _nearest(self, i: int, value: Fraction) -> float:
+    def _nearest(self, i: int, value: Fraction) -> Fraction:
         """The float next to a value, not beyond the element's ends if there is a float between."""
         found = nearest_float(value)
         if Fraction(found) < self.lower[i]:
             found = math.nextafter(found, math.inf)
         elif Fraction(found) > self.upper[i]:
             found = math.nextafter(found, -math.inf)
-        return found if self.lower[i] <= Fraction(found) <= self.upper[i] else float(self.center[i])
+        return self._within(i, found, self.center[i])
+
+    def _within(self, i: int, value: float, other: Fraction) -> Fraction:
+        """A float as an element, if it lies between the element's ends; else the other number."""
+        found = Fraction(value)
+        return found if self.lower[i] <= found <= self.upper[i] else other
 
 
 def extent_of(domain: Domain) -> Extent | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from provable_circuits.verify.configuration import DEFAULT
-from provable_circuits.verify.encoding.query import Query
+from provable_circuits.verify.encoding.problem import Problem
 from provable_circuits.verify.encoding.roles import Role, RoleKind
 from provable_circuits.verify.neuron_hull.saved_tree import SavedTree
 
@@ -45,13 +45,13 @@ class ProofReuse:
 
     Args:
         saved_trees: those of earlier proofs.
-        query: the question.
+        problem: the question as a problem.
     """
 
-    def __init__(self, saved_trees: SavedTrees, query: Query) -> None:
+    def __init__(self, saved_trees: SavedTrees, problem: Problem) -> None:
         self.saved_trees = saved_trees
-        self.query = query
-        self.own = {held.node: name for name, held in query.tensors.items()}
+        self.problem = problem
+        self.own = {held.node: name for name, held in problem.tensors.items()}
         self.found: dict[Row, SavedTree] = {}
         """The saved trees of rows that were proved for this question."""
 
@@ -61,11 +61,11 @@ class ProofReuse:
         A circuit's tensor has others than the network's that it stands for. Its positions are those
         of the network's, of which it may lack channels.
         """
-        role = self.query.roles[name]
+        role = self.problem.roles[name]
         if name in self.own:
             role = Role(RoleKind.CIRCUIT, self.own[name])
-            held = self.query.tensors[self.own[name]]
-            positions = held.positions(positions, self.query.graph[name].shape)
+            held = self.problem.tensors[self.own[name]]
+            positions = held.positions(positions, self.problem.graph[name].shape)
         known = self.saved_trees.tensors
         return known.setdefault(role, len(known)) * POSITIONS + positions
 

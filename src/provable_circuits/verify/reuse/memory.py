@@ -17,7 +17,7 @@ from provable_circuits.rounding import Interval
 from provable_circuits.verify.bounding.bounds import Bounds
 from provable_circuits.verify.bounding.relaxation import Lines
 from provable_circuits.verify.configuration import DEFAULT
-from provable_circuits.verify.encoding.query import Query
+from provable_circuits.verify.encoding.problem import Problem
 from provable_circuits.verify.encoding.roles import Role, Roles
 from provable_circuits.verify.neuron_hull.proof_reuse import SavedTrees
 from provable_circuits.verify.tuning.stages import ReuseTuning
@@ -51,21 +51,21 @@ class Memory:
         """Nothing met yet, with so much room."""
         return cls(saved_trees=SavedTrees(tuning.saved_numbers), most_own=tuning.own_numbers)
 
-    def recall(self, query: Query) -> dict[str, Interval]:
-        """Enclosures of the query's tensors that are known already."""
+    def recall(self, problem: Problem) -> dict[str, Interval]:
+        """Enclosures of the tensors of a problem that are known already."""
         found = {}
-        for node in query.graph.nodes:
-            role = query.roles[node.name]
-            ends = self.whole.get(role) or self._recall_cut(query, node.name, role)
+        for node in problem.graph.nodes:
+            role = problem.roles[node.name]
+            ends = self.whole.get(role) or self._recall_cut(problem, node.name, role)
             if ends is not None:
                 found[node.name] = ends
         return found
 
-    def _recall_cut(self, query: Query, name: str, role: Role) -> Interval | None:
+    def _recall_cut(self, problem: Problem, name: str, role: Role) -> Interval | None:
         if role not in self.cut:
             return None
         had, (lower, upper) = self.cut[role]
-        want = query.cut.get(name)
+        want = problem.cut.get(name)
         if had is None and want is None:
             return lower, upper
         if want is None:
@@ -124,14 +124,14 @@ class Memory:
         for reader in readers:
             self.lines.pop(reader, None)
 
-    def keep_own(self, bounds: Bounds, query: Query) -> None:
+    def keep_own(self, bounds: Bounds, problem: Problem) -> None:
         """Keep what was found of the circuit's own tensors."""
         sources = {node.inputs[0] for node in bounds.structure.activations}
-        for name in sources & query.lasting:
+        for name in sources & problem.lasting:
             if name in bounds.ends and name not in bounds.known:
-                role = query.roles[name]
+                role = problem.roles[name]
                 self.cut.pop(role, None)
-                self.cut[role] = (query.cut.get(name), bounds.ends[name])
+                self.cut[role] = (problem.cut.get(name), bounds.ends[name])
         held = sum(lower.numel() for _, (lower, _) in self.cut.values())
         while held > self.most_own:
             oldest = next(iter(self.cut))

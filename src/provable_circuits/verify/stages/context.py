@@ -17,8 +17,8 @@ from provable_circuits.verify.bounding.differential import DifferentialBounds
 from provable_circuits.verify.bounding.region import Region
 from provable_circuits.verify.configuration import Configuration
 from provable_circuits.verify.encoding.encoder import Encoder
-from provable_circuits.verify.encoding.query import InputRange
-from provable_circuits.verify.exact.stage import Exact
+from provable_circuits.verify.encoding.problem import InputRange
+from provable_circuits.verify.exact.claims import Exact
 from provable_circuits.verify.reuse.knowledge import Knowledge
 
 

@@ -1,10 +1,12 @@
-"""One question on its way through the stages: cheap answers first, rigorous ones only.
+"""One problem on its way through the stages: cheap answers first, rigorous ones only.
 
     pool of earlier witnesses -> backward linear bounds (CROWN, or differential bounds) -> corners
-    that the bounds point to -> PGD -> optimised alpha -> branch and bound on ReLUs -> neuron hulls
-    where networks are large -> rational arithmetic, or input splits, where those can tell more
+    that the bounds point to -> PGD -> input splits, where few inputs are free and these come first
+    -> optimised alpha -> branch and bound on ReLUs -> neuron hulls where networks are large ->
+    rational arithmetic, or more input splits, where those can tell more
 
 ``PIPELINE``, at the end of this file, is the list. A stage either answers or leaves what it learnt.
+Claims and plain properties are problems alike; they differ in the ``Definition`` behind them.
 Before neuron hulls, and during a search whenever it has bounded several times as many nodes as at
 the last time, a longer attack is made, also from the points that the bounds of the search suggest.
 Its work is a share of the search's, by count.
@@ -13,331 +15,389 @@ Its work is a share of the search's, by count.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic
 
 import torch
 from torch import Tensor
 
-from provable_circuits.network.ops import Constant
-from provable_circuits.verify.attacking.candidates import candidate_at, middles, pool_points
-from provable_circuits.verify.attacking.pgd import climb, excess_at, random_points
-from provable_circuits.verify.attacking.restarts import Restarts
-from provable_circuits.verify.bounding.alpha import Choice, optimise
+from provable_circuits.rounding import Interval
+from provable_circuits.verify.attacking.attack import Attack
 from provable_circuits.verify.bounding.bounds import Bounds, picked
 from provable_circuits.verify.bounding.crown import Pass
-from provable_circuits.verify.bounding.differential import Known
-from provable_circuits.verify.bounding.relaxed import Relaxed
-from provable_circuits.verify.bounding.root_problems import RootProblems, rounding_slack
+from provable_circuits.verify.bounding.region import Region
+from provable_circuits.verify.bounding.root_problems import rounding_slack
 from provable_circuits.verify.bounding.scores import costliest, relaxation_costs
 from provable_circuits.verify.bounding.unstable import UnstableUnits
-from provable_circuits.verify.branching.branch_and_bound import BranchAndBound
 from provable_circuits.verify.branching.input_split import InputSplit
+from provable_circuits.verify.branching.linear_programs import has_programs
 from provable_circuits.verify.deadline import Deadline, OutOfTime
-from provable_circuits.verify.encoding.query import Query
+from provable_circuits.verify.encoding.definition import ClauseKey, Definition
+from provable_circuits.verify.encoding.problem import Problem
 from provable_circuits.verify.encoding.roles import by_name
-from provable_circuits.verify.neuron_hull.proof_reuse import ProofReuse
-from provable_circuits.verify.neuron_hull.search import (
-    HullSearch,
-    has_hulls,
-)
 from provable_circuits.verify.outcome import Outcome, Reason
 from provable_circuits.verify.reuse.memory import expanded, moved
-from provable_circuits.verify.reuse.tightening import tighten_common
 from provable_circuits.verify.stage import Stage
-from provable_circuits.verify.stages.context import Context
-from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
-
-CPU = torch.device("cpu")
+from provable_circuits.verify.stages.answer import Answer, Given, Means
+from provable_circuits.verify.stages.objectives import Objectives
 
 
-class Question:
-    """Decides one query.
+class Question(Generic[Given]):
+    """Decides one problem.
 
     Args:
-        context: what is prepared and remembered for all circuits.
-        query: the query.
-        settled: for each input of the claim, whether it is known to hold there already.
+        means: what stages work with.
+        problem: the problem.
+        definition: the question that it was written from.
         deadline: when to stop.
+        settled: for each input of the batch, whether it is known to hold there already.
     """
 
-    def __init__(self, context: Context, query: Query, settled: Tensor, deadline: Deadline) -> None:
-        self.context, self.knowledge = context, context.knowledge
-        self.query = query = query.to(context.device)
-        self.settled = settled.to(context.device)
-        self.deadline = deadline
-        self.tuning = context.configuration.stages
-        self.structure = context.structure(query.graph)
-        self.region = context.region(query.ranges)
-        self.count = query.rows.shape[0]
-        self.found: Witness | None = None
-        self.proof_reuse = ProofReuse(self.knowledge.memory.saved_trees, query)
-        self.small = self.structure.small
+    def __init__(
+        self,
+        means: Means,
+        problem: Problem,
+        definition: Definition[Given],
+        deadline: Deadline,
+        settled: Tensor | None = None,
+    ) -> None:
+        self.means, self.definition, self.deadline = means, definition, deadline
+        self.problem = problem = problem.to(means.device)
+        self.count = len(problem.rows)
+        self.tuning = means.configuration.stages
+        none = torch.zeros(self.count, dtype=torch.bool)
+        self.settled = (none if settled is None else settled).to(means.device)
+        self.structure = means.structure(problem.graph)
+        self.region = Region(problem.ranges, means.configuration.bounding.few_boxes)
+        self.attacks = Attack(
+            problem, definition, self.region, self.structure, means.effort, deadline
+        )
         self.stage = Stage.LINEAR
         self.bound = math.inf
-        """A rigorous upper bound of the rows' excess, so far."""
+        """A rigorous upper bound of the clauses' excess, so far."""
         self.closed = -math.inf
-        """The same of the rows that linear bounds closed."""
+        """The same of the clauses that linear bounds or input splits closed."""
         self.bounds: Bounds
         """Bounds of every tensor, once a stage has computed them."""
         self.passed: Pass
-        """The backward pass of the specification."""
+        """The backward pass of the objectives."""
         self.open: Tensor
-        """The objectives that it leaves open, [n, 2]: input of the claim, and constraint."""
-        self.roots: RootProblems | None = None
-        self.search: BranchAndBound | None = None
-        self._choice: Choice | None = None
-        self._status = ""
-        last = self.knowledge.last
-        self.quick = (
-            context.reuse and not self.small and last is not None and query.circuit <= last.circuit
-        )
-        """Whether bounds are derived from those of the circuit that was proved last."""
-        self._near = False
-        """Whether a candidate was so close to the threshold that rounding decides."""
-        self._asked_exactly = False
-        self._restarts = Restarts(
-            context.effort, self.knowledge.pool, query, self.region, self.structure, deadline
-        )
+        """The clauses that are open, [n, 2]: input of the batch, and clause."""
+        self.parts: list[Objectives] = []
+        """What is open, as searches of single objectives, once alpha is optimised."""
+        self.boxes: InputSplit | None = None
+        self._derived: Mapping[str, Interval] | None = None
+        self._asked: set[ClauseKey] = set()
+        """The clauses that exact arithmetic was asked about."""
 
-    def answer(self) -> Verdict:
+    @property
+    def quick(self) -> bool:
+        """Whether bounds are derived from those of an earlier proof."""
+        return self._derived is not None
+
+    @property
+    def curved(self) -> bool:
+        """Whether something has no two pieces to split: smooth activations, 2-balls."""
+        return not self.structure.piecewise_linear or self.region.has_balls(2)
+
+    def answer(self) -> Answer[Given]:
         """Prove, refute, or say why neither: the stages of ``PIPELINE``, one after the other."""
-        for stage in PIPELINE:
-            verdict = stage(self)
-            if verdict is not None:
-                return verdict
-        return self.undecided(Reason.NOT_TIGHT if self._curved else Reason.TOO_CLOSE)
+        return decide([self])
 
-    def identical(self) -> Proved | None:
-        """A proof for the network itself, where the claim compares the circuit with it: no work."""
-        (output,) = self.query.graph.outputs
-        op = self.query.graph[output].op
-        if not isinstance(op, Constant) or bool(op.value.any()):
-            return None
-        bound = float(self.query.offsets.max())
-        if not bound <= 0:
-            return None
-        return Proved(self.context.encoder.specification.at_most(bound), Stage.IDENTICAL)
-
-    def _proved(self, stage: str) -> Verdict:
-        knowledge = self.knowledge
-        bound = self.context.encoder.specification.at_most(min(self.bound, 0.0))
-        if knowledge.last is not None and bool(self.settled.any()):
-            bound = max(bound, knowledge.last.bound)
-        roles = self.query.roles
-        known = {roles[name]: moved(pair, CPU) for name, pair in self.bounds.ends.items()}
-        self.proof_reuse.keep()
-        knowledge.last = Known(self.query.circuit, self.query, known, bound)
-        return Proved(bound, stage)
-
-    def _refuted(self, stage: str) -> Verdict:
-        if self.found is None:
-            raise RuntimeError("a refutation without a witness")
-        if stage != "pool":
-            self.knowledge.remember(self.found)
-        return Refuted(self.found, stage)
-
-    def undecided(self, reason: str) -> Undecided:
+    def undecided(self, reason: str) -> Answer[Given]:
         """Neither was shown; the bound says how far it got."""
-        specification = self.context.encoder.specification
-        return Undecided(reason, self.stage, specification.at_most(max(self.bound, 0.0)))
+        return Answer(Outcome.OPEN, self.stage, self.bound, None, reason)
+
+    def _proved(self, stage: Stage) -> Answer[Given]:
+        for part in self.parts:
+            part.proof_reuse.keep()
+        return Answer(Outcome.PROVED, stage, min(self.bound, 0.0))
+
+    def _refuted(self, stage: Stage) -> Answer[Given]:
+        if self.attacks.found is None:
+            raise RuntimeError("a refutation without a witness")
+        stage = Stage.ATTACK if self.attacks.attacked else stage
+        return Answer(Outcome.REFUTED, stage, self.bound, self.attacks.found)
 
     # --- stages ---------------------------------------------------------------------------------
 
-    def pool(self) -> Verdict | None:
-        """Earlier witnesses, latest first."""
-        pool = self.knowledge.pool
-        if not pool or not self.query.ranges:
+    def pool(self) -> Answer[Given] | None:
+        """Witnesses of earlier questions, latest first."""
+        if not self.problem.ranges:
             return None
-        problems = torch.tensor([witness.index for witness in pool], device=self.structure.device)
-        found = self._try(pool_points(self.query, pool), problems)
-        return self._refuted(Stage.POOL) if found else None
+        return self._refuted(Stage.POOL) if self.attacks.earlier() else None
 
-    def linear_bounds(self) -> Verdict | None:
+    def linear_bounds(self) -> Answer[Given] | None:
         """Backward linear bounds; where a proof can be built on, with differential bounds below."""
-        self.bounds = self._bounds(self.quick)
+        self._derived = None if self.structure.small else self.definition.derived()
+        self.bounds = self._bounds()
         return self._closed_by_bounds(Stage.DIFFERENCE if self.quick else Stage.LINEAR)
 
-    def corners(self) -> Verdict | None:
+    def corners(self) -> Answer[Given] | None:
         """The corners that the bounds of what is open point to."""
-        points = self._corners_of(self.passed, self.open)
-        return self._refuted(Stage.CORNER) if self._try(points, self.open[:, 0]) else None
+        found = self.attacks.corners(self.passed, self.open)
+        return self._refuted(Stage.CORNER) if found else None
 
-    def tighten_costliest(self) -> Verdict | None:
+    def tighten_costliest(self) -> Answer[Given] | None:
         """Intermediate bounds of the costliest units, where they were derived so far."""
         return self._tighten(self.tuning.tightened_share) if self._untightened else None
 
-    def attack(self) -> Verdict | None:
+    def attack(self) -> Answer[Given] | None:
         """A short PGD attack."""
-        if not self.query.ranges:
+        if not self.problem.ranges:
             return None
-        return self._refuted(Stage.ATTACK) if self._attack(self.passed, self.open) else None
+        found = self.attacks.short(self.passed, self.open)
+        return self._refuted(Stage.ATTACK) if found else None
 
-    def tighten_all(self) -> Verdict | None:
+    def tighten_all(self) -> Answer[Given] | None:
         """Intermediate bounds of the other units."""
         return self._tighten(1.0) if self._untightened else None
 
-    def optimise_alpha(self) -> Verdict | None:
+    def split_inputs(self) -> Answer[Given] | None:
+        """Input splits, where few inputs are free and these come first."""
+        if not self.means.inputs_first or not self.problem.ranges:
+            return None
+        few = has_programs(self.bounds, UnstableUnits(self.bounds))
+        return self._split(self.tuning.first_boxes if few else self.tuning.most_boxes)
+
+    def optimise_alpha(self) -> Answer[Given] | None:
         """Bounds with optimised alpha, for all open objectives together."""
-        if not self.query.ranges:
+        if not self.problem.ranges:
             return None
-        self.stage = Stage.SLOPES
-        problems, constraints = self.open.T
-        self.roots = roots = self._roots(self.bounds, problems, constraints)
-        offsets = roots.offsets
-        relaxed = Relaxed.whole(roots.bounds, UnstableUnits(roots.bounds))
-        steps = self.tuning.small_alpha_steps if self.small else self.tuning.alpha_steps
-        choice = optimise(relaxed, roots.start, roots.rows, offsets, relaxed.alpha, steps=steps)
-        self._restarts.passed += steps * len(problems)
-        self._restarts.asked[problems, constraints] = True
-        value = choice.found.value[:, 0]
-        value = value + offsets - rounding_slack(value, offsets)
-        self._narrow(max(self.closed, -float(value.min())))
-        if bool((value >= 0).all()):
-            return self._proved(Stage.SLOPES)
-        self._choice = choice
-        return None
+        self.parts = self._parts()
+        return self._each(Objectives.optimise_alpha)
 
-    def branch(self) -> Verdict | None:
-        """Branch and bound: until it is decided, or as long as it pays before neuron hulls."""
-        if self.roots is None or self._choice is None:
-            return None
-        self.stage = Stage.BRANCHING
-        self.search = search = BranchAndBound(self.roots, self._attempt, self.deadline)
-        if self.small:
-            search.halt = lambda: self._near
-        hulls = not self.small and has_hulls(self.structure, self.region)
-        choice, most = self._choice, self.tuning.hulls_after if hulls else math.inf
-        return self._after(lambda: search.run(choice, most))
+    def branch(self) -> Answer[Given] | None:
+        """Branch and bound: until it is decided, or as long as it pays before something else."""
+        return self._each(lambda part: part.branch(self._most))
 
-    def neuron_hulls(self) -> Verdict | None:
+    def neuron_hulls(self) -> Answer[Given] | None:
         """What the tree leaves open once it is large: neuron hulls, then more of the tree."""
-        search = self.search
-        if search is None or self._status != Outcome.MORE:
-            return None
-        return self._after(lambda: self._hulls(search))
+        return self._each(Objectives.hulls)
 
-    def exact_when_near(self) -> Verdict | None:
+    def exact_when_near(self) -> Answer[Given] | None:
         """Rational arithmetic where candidates all but reach the threshold; or the tree goes on."""
-        search = self.search
-        if search is None or self._status != Outcome.CLOSE or search.halt is None:
-            return None
-        verdict = self.exactly()
-        if verdict is not None:
-            return verdict
-        search.halt, self.stage = None, Stage.BRANCHING
-        return self._after(search.resume)
+        by_exact = False
+        for part in self.parts:
+            while doubtful := part.doubtful:
+                proved = self._exactly(doubtful)
+                if proved is None:
+                    return self._refuted(Stage.EXACT)
+                by_exact |= bool(proved)
+                self._settle(part, doubtful, proved)
+        return self._known(Stage.EXACT if by_exact else self.stage)
 
-    def exactly(self) -> Verdict | None:
-        """Rational arithmetic, which is asked once; None where it cannot tell."""
-        if self._asked_exactly:
-            return None
-        self._asked_exactly = True
-        self.stage = Stage.EXACT
-        verdict = self.context.exact.decide(self.query.circuit, self.deadline)
-        if isinstance(verdict, Proved):
-            return self._proved(Stage.EXACT)
-        if isinstance(verdict, Refuted):
-            self.found = verdict.witness
+    def exactly(self) -> Answer[Given] | None:
+        """Rational arithmetic for what no split can close; None where it cannot tell."""
+        close = [part for part in self.parts if part.status == Outcome.CLOSE]
+        if self.parts:
+            asked = [key for part in close for key in part.open]
+        else:
+            asked = [(problem, clause) for problem, clause in self.open.tolist()]
+        proved = self._exactly(asked) if asked else frozenset[ClauseKey]()
+        if proved is None:
             return self._refuted(Stage.EXACT)
-        return None
-
-    def split_inputs(self) -> Verdict | None:
-        """Input splits, where activations or balls are curved and ReLU splits do not suffice."""
-        if self.roots is None or not self._curved:
+        if not proved:
             return None
-        self.stage = Stage.HALVING
-        status = InputSplit(self.roots, self._attempt, self.deadline).run()
-        if status == Outcome.REFUTED:
-            return self._refuted(self.stage)
-        return self._proved(Stage.HALVING) if status == Outcome.PROVED else None
+        if not self.parts and proved.issuperset(asked):
+            return self._proved(Stage.EXACT)
+        for part in close:
+            self._settle(part, part.open, proved)
+        return self._known(Stage.EXACT)
+
+    def split_inputs_further(self) -> Answer[Given] | None:
+        """Input splits where ReLU splits do not suffice; without limit for curved problems."""
+        if not self.parts or (self.boxes is None and not self.curved):
+            return None
+        return self._split(math.inf if self.curved else self.tuning.most_boxes)
+
+    def branch_further(self) -> Answer[Given] | None:
+        """What is left of the trees, without a limit."""
+        return self._each(Objectives.resume)
 
     # --- what the stages are made of ------------------------------------------------------------
 
     @property
     def _untightened(self) -> bool:
         """Whether intermediate bounds were derived, and units may be bounded better."""
-        return self.quick and bool(self.query.ranges)
+        return self.quick and bool(self.problem.ranges)
 
     @property
-    def _curved(self) -> bool:
-        return not self.structure.piecewise_linear or self.region.has_balls(2)
+    def _most(self) -> float:
+        """Subdomains of a tree before input splits go on, where they have begun."""
+        boxes = self.boxes
+        waits = boxes is not None and boxes.subdomains <= self.tuning.most_boxes and not self.curved
+        return self.tuning.first_subdomains if waits else math.inf
 
-    def _closed_by_bounds(self, stage: str) -> Verdict | None:
-        """One backward pass for the whole specification; a proof if it leaves nothing open."""
+    def _each(self, step: Callable[[Objectives], Outcome]) -> Answer[Given] | None:
+        """Take every part that is open a step further; what is known of all then."""
+        for part in self.parts:
+            if part.status == Outcome.PROVED:
+                continue
+            try:
+                step(part)
+            finally:
+                self.stage = part.stage
+                self._narrow(max(self.closed, *(part.bound for part in self.parts)))
+            if part.status == Outcome.REFUTED:
+                break
+        return self._known(self.stage)
+
+    def _known(self, stage: Stage) -> Answer[Given] | None:
+        """What the parts show together."""
+        if any(part.status == Outcome.REFUTED for part in self.parts):
+            return self._refuted(stage)
+        done = bool(self.parts) and all(part.status == Outcome.PROVED for part in self.parts)
+        return self._proved(stage) if done else None
+
+    def _exactly(self, clauses: Sequence[ClauseKey]) -> frozenset[ClauseKey] | None:
+        """Which clauses rational arithmetic proves, each asked about once; None if refuted."""
+        asked = [key for key in clauses if key not in self._asked]
+        if not asked:
+            return frozenset()
+        self._asked.update(asked)
+        self.stage = Stage.EXACT
+        proved, self.attacks.found = self.definition.exactly(asked, self.deadline)
+        return proved if self.attacks.found is None else None
+
+    def _settle(
+        self, part: Objectives, asked: Sequence[ClauseKey], proved: frozenset[ClauseKey]
+    ) -> None:
+        """Hand on to a part what rational arithmetic has proved."""
+        try:
+            part.settle(asked, proved, self._most)
+        finally:
+            self.stage = part.stage
+            self._narrow(max(self.closed, *(part.bound for part in self.parts)))
+
+    def _split(self, most: float) -> Answer[Given] | None:
+        """Split inputs, if so few are free that it pays; what stays open is narrowed down."""
+        if self.boxes is None:
+            boxes = InputSplit(
+                self.problem,
+                self.structure,
+                self.region,
+                self.open,
+                self.attacks.suggested,
+                self.deadline,
+            )
+            if not boxes.suits:
+                return None
+            self.boxes = boxes
+        self.stage = Stage.HALVING
+        outcome = self.boxes.run(most)
+        if outcome == Outcome.REFUTED:
+            return self._refuted(Stage.HALVING)
+        if outcome == Outcome.PROVED:
+            return self._proved(Stage.HALVING)
+        left = self.boxes.open
+        if len(left) < len(self.open):
+            self.open, self.closed = left, max(self.closed, 0.0)
+        return None
+
+    def _parts(self) -> list[Objectives]:
+        """Open clauses of one objective together, and each other one over its maximum."""
+        problem, memory = self.problem, self.means.memory
+        keys: list[ClauseKey] = [(p, c) for p, c in self.open.tolist()]
+        single = [(p, c, place) for p, c in keys if (place := problem.single(c)) is not None]
+        parts = []
+        if single:
+            places = torch.tensor([(p, place) for p, _, place in single], device=self.open.device)
+            own = [(p, c) for p, c, _ in single]
+            parts.append(self._part(problem, own, places, self.bounds))
+        for key in keys:
+            if problem.single(key[1]) is None:
+                alone = problem.maximum(key[1])
+                bounds = Bounds(
+                    self.means.structure(alone.graph),
+                    self.region,
+                    self.count,
+                    memory.recall(alone),
+                    None,
+                    by_name(memory.lines, alone.roles),
+                    self.deadline,
+                )
+                bounds.compute()
+                first = torch.zeros(1, 2, dtype=torch.long, device=self.open.device)
+                parts.append(self._part(alone, [key], first, bounds))
+        return parts
+
+    def _part(
+        self, problem: Problem, clauses: list[ClauseKey], places: Tensor, bounds: Bounds
+    ) -> Objectives:
+        memory = self.means.memory
+        return Objectives(problem, clauses, places, bounds, self.attacks, memory, self.deadline)
+
+    def _closed_by_bounds(self, stage: Stage) -> Answer[Given] | None:
+        """One backward pass for all objectives; a proof if it leaves nothing open."""
         self.passed, self.open = self._linear(self.bounds)
+        asked = self.attacks.restarts.asked
+        asked.zero_()
+        asked[self.open[:, 0], self.open[:, 1]] = True
         return None if len(self.open) else self._proved(stage)
 
-    def _tighten(self, share: float) -> Verdict | None:
+    def _tighten(self, share: float) -> Answer[Given] | None:
         self.stage = Stage.REFINING
         self.bounds = self._sharpen(self.bounds, self.passed, self.open, share)
         return self._closed_by_bounds(Stage.LINEAR)
 
-    def _after(self, step: Callable[[], str]) -> Verdict | None:
-        """What a step of the tree shows; its bound counts whatever ends it."""
-        search = self.search
-        try:
-            self._status = step()
-        finally:
-            if search is not None:
-                self._narrow(max(self.closed, search.bound))
-        if self._status == Outcome.REFUTED:
-            return self._refuted(self.stage)
-        return self._proved(self.stage) if self._status == Outcome.PROVED else None
-
-    def _bounds(self, quick: bool) -> Bounds:
+    def _bounds(self) -> Bounds:
         """Enclosures of every tensor: remembered, derived from the last proof's, or computed.
 
-        ``quick`` leaves the circuit's own tensors with what is derived; those that all questions
-        have in common are bounded well once.
+        Derived ones serve the problem's own tensors as they are; those that all questions have in
+        common are bounded well once.
         """
-        last, query, memory = self.knowledge.last, self.query, self.knowledge.memory
-        started = by_name(memory.started, query.roles)
-        prior = {name: ends for name, (ends, _) in started.items() if name in query.graph}
-        if quick and last is not None:
-            derived = self.context.differential.enclosures(last, query)
-            prior |= {name: moved(ends, self.context.device) for name, ends in derived.items()}
+        problem, memory = self.problem, self.means.memory
+        started = by_name(memory.started, problem.roles)
+        prior = {name: ends for name, (ends, _) in started.items() if name in problem.graph}
+        if self._derived is not None:
+            device = self.means.device
+            prior |= {name: moved(ends, device) for name, ends in self._derived.items()}
         bounds = Bounds(
             self.structure,
             self.region,
             self.count,
-            memory.recall(query),
+            memory.recall(problem),
             prior,
-            by_name(memory.lines, query.roles),
+            by_name(memory.lines, problem.roles),
             self.deadline,
-            refined={name: mask for name, (_, mask) in started.items() if name in query.graph},
+            refined={name: mask for name, (_, mask) in started.items() if name in problem.graph},
         )
         try:
-            bounds.compute(refine=query.common if quick else True)
+            bounds.compute(refine=problem.common if self.quick else True)
         except OutOfTime:
-            memory.keep_unfinished(bounds, query.roles)
+            memory.keep_unfinished(bounds, problem.roles)
             raise
-        memory.keep(bounds, query.roles)
-        if not quick:
-            memory.keep_own(bounds, query)
+        memory.keep(bounds, problem.roles)
+        if not self.quick:
+            memory.keep_own(bounds, problem)
         return bounds
 
     def _linear(self, bounds: Bounds) -> tuple[Pass, Tensor]:
-        """One backward pass for the whole specification; what it leaves open, [n, 2]."""
-        offsets = -self.query.offsets
+        """One backward pass for all objectives; the clauses that it leaves open, [n, 2]."""
+        problem = self.problem
+        offsets = -problem.offsets
         found = bounds.backward(
-            self.query.graph.outputs[0], -self.query.rows, keep_rows=not self.small
+            problem.graph.outputs[0], -problem.rows, keep_rows=not self.structure.small
         )
         reached = found.value + offsets - rounding_slack(found.value, offsets)
+        excess = problem.of_clauses(-reached)
         asked = ~self.settled.unsqueeze(1)
-        open_ = ~(reached >= 0) & asked
-        shut = reached[(reached >= 0) & asked]
-        self.closed = -float(shut.min()) if len(shut) else -math.inf
-        self._narrow(-float(reached[~self.settled].min()))
+        open_ = ~(excess <= 0) & asked
+        shut = excess[(excess <= 0) & asked]
+        self.closed = float(shut.max()) if len(shut) else -math.inf
+        self._narrow(float(excess[~self.settled].max()))
         return found, open_.nonzero()
 
     def _narrow(self, bound: float) -> None:
-        """Take a new upper bound of all rows, if it is one."""
+        """Take a new upper bound of all clauses, if it is one."""
         if bound < self.bound:
             self.bound = bound
 
     def _sharpen(self, bounds: Bounds, found: Pass, open_: Tensor, share: float) -> Bounds:
         """Refine, for inputs still open, the units that make up a share of their bounds' costs."""
-        structure, common = self.structure, self.query.common
+        structure, common = self.structure, self.problem.common
+        open_ = self.problem.objectives(open_)
         problems = open_[:, 0].unique()
         counts = torch.zeros(found.value.shape, dtype=torch.bool, device=structure.device)
         counts[open_[:, 0], open_[:, 1]] = True
@@ -374,169 +434,48 @@ class Question:
             self.count,
             known,
             prior,
-            by_name(self.knowledge.memory.lines, self.query.roles),
+            by_name(self.means.memory.lines, self.problem.roles),
             self.deadline,
         )
         sharper.compute(refine=False)
         return sharper
 
-    def _hulls(self, search: BranchAndBound) -> str:
-        """What a search has left open, by hulls, and by going on with it; what it returns."""
-        self.stage = Stage.HULL
-        bounds, (problems, constraints) = self.bounds, self.open.T
-        if self._attack_long(problems[search.open], constraints[search.open]):
-            return Outcome.REFUTED
-        loose = self._loose(problems)
-        tuning = self.context.configuration.neuron_hull
-        for most in (tuning.first_subdomains, tuning.most_subdomains):
-            left = search.open
-            some = left[loose[left]] if most == tuning.first_subdomains else left
-            if most == tuning.most_subdomains and bool(loose[left].any()):
-                bounds = self._closer(bounds, problems[left])
-            if not len(some):
-                continue
-            roots = self._roots(bounds, problems[some], constraints[some])
-            hulls = HullSearch(roots, self._attempt, self.deadline, self.proof_reuse, most)
-            still = hulls.run()
-            if still is None:
-                return Outcome.REFUTED
-            proved = some[~torch.isin(some, some[still])]
-            search.settle(left[~torch.isin(left, proved)], hulls.reached)
-            if hulls.too_large.issuperset(problems[search.open].tolist()):
-                break
-        if len(search.open):
-            self.stage = Stage.BRANCHING
-        return search.resume()
 
-    def _loose(self, problems: Tensor) -> Tensor:
-        """For each of some inputs, whether hulls may still tighten common tensors; a mask."""
-        structure = self.structure
-        read = {node.inputs[0] for node in structure.activations} - structure.single_layer
-        common = {self.query.roles[name] for name in self.query.common & read}
-        loose = self.knowledge.memory.loose(common, problems)
-        found = sorted({problem for _, problem in loose})
-        return torch.isin(problems, torch.tensor(found, dtype=torch.long, device=problems.device))
-
-    def _closer(self, bounds: Bounds, problems: Tensor) -> Bounds:
-        """The bounds with what hulls make of tensors that all questions have in common."""
-        memory, query = self.knowledge.memory, self.query
-        with self.deadline.shared():
-            tighten_common(memory, bounds, query.roles, problems)
-        prior = {node.inputs[0]: bounds.ends[node.inputs[0]] for node in self.structure.activations}
-        known, lines = memory.recall(query), by_name(memory.lines, query.roles)
-        tightened = Bounds(
-            self.structure, self.region, self.count, known, prior, lines, self.deadline
-        )
-        tightened.compute(refine=False)
-        return tightened
-
-    def _roots(self, bounds: Bounds, problems: Tensor, constraints: Tensor) -> RootProblems:
-        """Some rows of some problems, to be decided."""
-        rows = -self.query.rows[problems, constraints].unsqueeze(1)
-        return RootProblems(
-            bounds.select(problems), problems, rows, -self.query.offsets[problems, constraints]
-        )
-
-    def _corners_of(self, found: Pass, open_: Tensor) -> dict[str, Tensor]:
-        problems, constraints = open_.T
-        region = self.region.select(problems)
-        return {
-            name: region.corner(name, reached[problems, constraints])
-            for name, reached in found.inputs.items()
-        }
-
-    def _attack(self, found: Pass, open_: Tensor) -> bool:
-        """Climb from the corners that the bounds point to, and from random points."""
-        effort = self.context.effort
-        query = self.query
-        problems, constraints = open_.T
-        corners = self._corners_of(found, open_)
-        starts_each = effort.starts if self.small else 1
-        copies = problems.repeat(starts_each)
-        starts = self._random(copies)
-        centers = middles(query.ranges, problems, [n for n in starts if n not in corners])
-        for name, first in {**centers, **corners}.items():
-            starts[name] = torch.cat([first, starts[name]])
-        steps = effort.steps if self.small else effort.steps // 2
-        everyone = torch.cat([problems, copies])
-        return self._climb(starts, everyone, constraints.repeat(starts_each + 1), steps)
-
-    def _attack_long(self, problems: Tensor, constraints: Tensor) -> bool:
-        """A longer attack on some rows, with an adaptive step size: a proof would cost far more."""
-        if not self._try(*self._restarts.attack(problems, constraints)):
-            return False
-        self.stage = Stage.ATTACK
-        return True
-
-    def _random(self, problems: Tensor) -> dict[str, Tensor]:
-        generator = torch.Generator().manual_seed(self.context.effort.seed)
-        return random_points(self.region, problems, generator)
-
-    def _climb(
-        self, starts: Mapping[str, Tensor], problems: Tensor, constraints: Tensor, steps: int
-    ) -> bool:
-        """Climb from starts, each for one constraint of one problem; whether there is a witness."""
-        query = self.query
-        rows = query.rows[problems, constraints].unsqueeze(1)
-        offsets = query.offsets[problems, constraints].unsqueeze(1)
-        best = climb(
-            query.graph, self.region, problems, starts, rows, offsets, steps, self.deadline
-        )
-        return bool((best.excess > 0).any()) and self._try(best.points, problems)
-
-    def _attempt(self, points: Mapping[str, Tensor], problems: Tensor) -> bool:
-        """Try what a search suggests; attack from the best of it when that is due."""
-        points, excess = self._evaluated(points, problems)
-        if self._replayed(points, problems, excess):
-            return True
-        restarts = self._restarts
-        restarts.suggest(points, problems, excess)
-        return restarts.due and self._attack_long(*restarts.asked.nonzero().T)
-
-    def _try(self, points: Mapping[str, Tensor], problems: Tensor) -> bool:
-        """Evaluate candidate points; replay those that seem to violate the claim."""
-        points, excess = self._evaluated(points, problems)
-        return self._replayed(points, problems, excess)
-
-    def _evaluated(
-        self, points: Mapping[str, Tensor], problems: Tensor
-    ) -> tuple[dict[str, Tensor], Tensor]:
-        """Points for every input, and the excess there, [n, constraints]."""
-        query = self.query
-        missing = [name for name in query.graph.inputs if name not in points]
-        whole = {**points, **middles(query.ranges, problems, missing)}
-        return whole, excess_at(query.graph, whole, query.rows[problems], query.offsets[problems])
-
-    def _replayed(self, points: Mapping[str, Tensor], problems: Tensor, excess: Tensor) -> bool:
-        """Replay the points that seem to violate the claim, best first."""
-        worst = excess.amax(1)
-        slack = self.tuning.near * (1 + self.query.offsets[problems].abs().amax(1))
-        self._near |= bool((worst > -slack).any())
-        order = worst.argsort(descending=True)[: self.tuning.replayed]
-        likely = order[worst[order] > 0].tolist()
-        if not likely:
-            return False
-        encoder, circuit, roles = self.context.encoder, self.query.circuit, self.query.roles
-        candidates = [
-            candidate_at(encoder, circuit, roles, points, i, int(problems[i])) for i in likely
-        ]
-        replayed = self.context.replay.witnesses(candidates)
-        self.found = next((witness for witness in replayed if witness is not None), None)
-        return self.found is not None
-
-
-PIPELINE: tuple[Callable[[Question], Verdict | None], ...] = (
+PIPELINE: tuple[Callable[[Question[Any]], Answer[Any] | None], ...] = (
     Question.pool,
     Question.linear_bounds,
     Question.corners,
     Question.tighten_costliest,
     Question.attack,
     Question.tighten_all,
+    Question.split_inputs,
     Question.optimise_alpha,
     Question.branch,
     Question.neuron_hulls,
     Question.exact_when_near,
     Question.exactly,
-    Question.split_inputs,
+    Question.split_inputs_further,
+    Question.branch_further,
 )
 """The stages in order: each answers, or leaves what it learnt to the next ones."""
+
+
+def decide(questions: Sequence[Question[Given]]) -> Answer[Given]:
+    """The stages of ``PIPELINE`` over several problems, all of which must hold.
+
+    Each stage takes all of them a step further before the next one does, so that a cheap witness of
+    one does not wait for a dear proof of another.
+    """
+    left = list(questions)
+    for stage in PIPELINE:
+        for question in tuple(left):
+            answer = stage(question)
+            if answer is None:
+                continue
+            if answer.outcome == Outcome.REFUTED:
+                return answer
+            left.remove(question)
+            if not left:
+                return answer
+    first = left[0]
+    return first.undecided(Reason.NOT_TIGHT if first.curved else Reason.TOO_CLOSE)

@@ -26,6 +26,9 @@ class ExactTuning(Tuning):
     most_cells: int = tuned(
         4096, "cells", "Cells that the search for one circuit may open, 5 to 30 ms each", least=0
     )
+    more_cells: int = tuned(
+        64, "cells", "Where a point is known, cells in which one of floats is looked for", least=0
+    )
     solver_margin: float = tuned(
         1e-6,
         "as the objective",

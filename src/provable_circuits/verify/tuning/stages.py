@@ -23,6 +23,15 @@ class StagesTuning(Tuning):
     hulls_after: int = tuned(
         16, "subdomains", "So many of a large network, and neuron hulls are tried", least=0
     )
+    first_boxes: int = tuned(
+        256, "boxes", "Where inputs are split first: boxes, if few units are unstable", least=0
+    )
+    first_subdomains: int = tuned(
+        20_000, "subdomains", "Subdomains of branch and bound that come then", least=0
+    )
+    most_boxes: int = tuned(
+        20_000, "boxes", "Boxes of a piecewise-linear problem before its tree goes on", least=0
+    )
     replayed: int = tuned(
         4, "candidates", "How many of a batch of candidates are replayed, best first", least=1
     )
