@@ -57,7 +57,7 @@ def test_the_text_tells_the_circuit_and_what_it_rests_on(run: Run) -> None:
     assert (code, err) == (0, "")
     assert out.startswith("Circuit: ")
     for line in (
-        "Faithful: proved for every input in 2 domain(s)",
+        "Faithful: certified for every input in 2 domain(s)",
         "Minimal: ",
         "Kept components:",
     ):

@@ -237,6 +237,14 @@ class Writer:
         )
         self._statements.append({**kind, "witness": found})
 
+    def leave_out(self, places: Sequence[int]) -> None:
+        """Take some statements back; arrays of their witnesses go too."""
+        kept = [s for place, s in enumerate(self._statements) if place not in set(places)]
+        self._statements = kept
+        named = json.dumps(kept)
+        arrays = self._arrays[ARRAYS[2]]
+        self._arrays[ARRAYS[2]] = {n: v for n, v in arrays.items() if f'"{n}"' in named}
+
     def _within(self, value: Tensor, box: Sequence[str]) -> Array:
         """Patch values in their box: a slope that the file holds in float32 moves its ends."""
         low, high = (self._arrays[ARRAYS[0]][name] for name in box)

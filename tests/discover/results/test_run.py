@@ -30,7 +30,7 @@ def search(patching: pc.Patching) -> pc.Result:
     graph = pc.Graph.from_torch(net, torch.zeros(1, 4))
     x = torch.tensor([[0.9, 0.1, 0.6, 0.4], [0.8, 0.2, 0.5, 0.5]])
     claim = pc.Claim([pc.Ball(v, 0.01) for v in x], patching, pc.LogitDifference(0.05))
-    return pc.discover(graph, claim, algorithm="exhaustive")
+    return pc.discover(graph, claim, algorithm="exhaustive", certify=False)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def test_joins_and_groups_are_kept(tmp_path: Path) -> None:
     torch.manual_seed(5)
     graph = pc.Graph.from_torch(Net(), torch.zeros(1, 2, 2, 2))
     claim = pc.Claim(pc.Ball(torch.full((2, 2, 2), 0.5), 0.01), pc.Zero(), pc.MaxAbs(0.3))
-    result = pc.discover(graph, claim)
+    result = pc.discover(graph, claim, certify=False)
     result.save(tmp_path)
     found = pc.Run.load(tmp_path).diagram
     assert found == result.record().diagram
@@ -132,7 +132,7 @@ def test_joins_and_groups_are_kept(tmp_path: Path) -> None:
 def test_an_empty_circuit_can_be_kept(tmp_path: Path) -> None:
     graph = pc.Graph.from_torch(nn.Linear(2, 1), torch.zeros(1, 2))
     claim = pc.Claim(pc.Ball([0.1, 0.2], 0.01), pc.Zero(), pc.MaxAbs(100.0))
-    pc.discover(graph, claim).save(tmp_path)
+    pc.discover(graph, claim, certify=False).save(tmp_path)
     assert pc.Run.load(tmp_path).kept == ()
     assert "the empty circuit is faithful" in str(pc.Run.load(tmp_path))
 
@@ -302,7 +302,7 @@ def test_a_result_without_a_bound_is_kept(tmp_path: Path, clock: Clock) -> None:
     graph = pc.Graph.from_torch(net, torch.zeros(1, 4))
     claim = pc.Claim([pc.Ball(torch.ones(4), 0.01)], pc.Zero(), pc.WinnerMargin(0.5))
     clock.step = 1.0
-    result = pc.discover(graph, claim, budget=0.5)
+    result = pc.discover(graph, claim, budget=0.5, certify=False)
     assert result.faithful == "undecided"
     assert result.document()["bound"] is None
     result.save(tmp_path)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from provable_circuits.discover.results.certification_document import CERTIFICATION
 from provable_circuits.discover.results.guarantees import HOLDS, NECESSITY
 from provable_circuits.discover.results.json_shape import fits
 from provable_circuits.discover.results.labels import LABELS, label_document
@@ -75,6 +76,8 @@ OPTIONAL: dict[tuple[str, ...], Any] = {
         {"verdict": str, "stage": str, "reason": (str, None), "seconds": float},
         None,
     ),
+    ("certified",): bool,
+    ("certification",): (CERTIFICATION, None),
     ("labels",): (LABELS, None),
     ("shown",): {"proved": [str], "refuted": [str]},
     ("claim", "digest"): (str, None),

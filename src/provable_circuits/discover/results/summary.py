@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from provable_circuits.discover.results.certification_document import certification_lines
 from provable_circuits.discover.results.guarantees import HOLDS, NECESSITY
 from provable_circuits.discover.results.labels import label_lines
 
@@ -15,6 +16,9 @@ FAITHFUL = {
     "undecided": "not decided",
 }
 """How far faithfulness was shown."""
+
+CERTIFIED = "certified for every input in {domains} domain(s)"
+"""The same of what was proved, and what the checker has accepted."""
 
 STOPPED = {"interrupted": "interrupted", "budget": "its time was over"}
 """Why a search was cut short."""
@@ -28,7 +32,9 @@ def summary(document: Mapping[str, Any]) -> str:
     if document["stopped"] is not None:
         why = STOPPED[document["stopped"]]
         lines.append(f"Stopped early: {why}; this is the best circuit so far")
-    lines.append(f"Faithful: {FAITHFUL[document['faithful']].format(domains=len(inputs))}")
+    shown = CERTIFIED if document.get("certified") else FAITHFUL[document["faithful"]]
+    lines.append(f"Faithful: {shown.format(domains=len(inputs))}")
+    lines += certification_lines(document)
     lines += _confirmation_lines(document)
     lines.append(f"  inputs    {inputs[0]}" + (" ..." if len(inputs) > 1 else ""))
     lines.append(f"  patching  {claim['patching']}")
