@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -19,6 +19,7 @@ from provable_circuits.network.circuit import Circuit
 from provable_circuits.proof.checker.arithmetic import Arithmetic, RefusedError
 from provable_circuits.proof.checker.certificate import MANIFEST, read
 from provable_circuits.proof.checker.check import EXACT_UNITS, Finding, check_folder
+from provable_circuits.proof.covering import LowerBound, covering
 from provable_circuits.proof.prover import ExhaustedError, Limit, Plan, Prover
 from provable_circuits.proof.tuning import USUAL, ProvingTuning
 from provable_circuits.proof.writing import Writer
@@ -77,6 +78,8 @@ def certify(
     faithful: bool = True,
     witness: Any = None,
     necessary: Mapping[str, Any] | None = None,
+    lower: LowerBound | None = None,
+    minimal: Sequence[tuple[str, str]] = (),
     tuning: ProvingTuning = USUAL,
 ) -> Certificate:
     """A certificate of what was found of a circuit, checked.
@@ -88,6 +91,9 @@ def certify(
         faithful: whether to state, and prove, that the circuit is faithful.
         witness: a witness that it is not.
         necessary: for components, witnesses that the circuit without them is not faithful.
+        lower: a bound of the size of faithful circuits.
+        minimal: notions of minimality, each with ``"shown"`` or ``"assumed"`` where it takes a
+            monotone claim, else with an empty text.
         tuning: how hard the prover tries.
 
     The first statement, that the circuit is faithful or is not, must be accepted. Others that the
@@ -111,6 +117,9 @@ def certify(
         writer.refuted(witness)
     for component, found in (necessary or {}).items():
         writer.refuted(found, component)
+    missing = [] if lower is None else _bounded(writer, lower)
+    for notion, monotone in minimal:
+        writer.minimal(notion, monotone)
     proved = time.perf_counter()
     files, findings, left_out = _checked(writer)
     return Certificate(
@@ -119,8 +128,20 @@ def certify(
         prove_seconds=proved - began,
         check_seconds=time.perf_counter() - proved,
         checked_at=now(),
-        left_out=left_out,
+        left_out=(*missing, *left_out),
     )
+
+
+def _bounded(writer: Writer, lower: LowerBound) -> list[Finding]:
+    """State a lower bound; what is left out if no covering proves it."""
+    sets = list(lower.blocking)
+    found = covering(sets, lower.size)
+    if found is None:
+        few = f"no circuit of fewer than {lower.size} components is faithful"
+        return [Finding(few, False, f"No covering of {len(sets)} blocking sets proves it.")]
+    used = [(sorted(sets[place]), lower.blocking[sets[place]]) for place in found.used]
+    writer.lower_bound(lower.size, used, found.nodes, lower.monotone)
+    return []
 
 
 def now() -> str:

@@ -212,6 +212,28 @@ class Claim:
             if not ((box.lower <= lower) & (upper <= box.upper)).all():
                 raise self.data["patching"].wrong(f"inductive: {tensor[:80]!r} can leave its box")
 
+    def check_monotone(self) -> None:
+        """Refuse unless a circuit around a faithful one is certain to be faithful.
+
+        Boxes of an interval hull are *closed* if a unit that reads inputs of the claim and, of
+        components, any values of their boxes lies in its own box. Then whatever a larger circuit
+        computes in a component is a value that the smaller one was allowed to patch it with.
+        """
+        if self.data["patching"]["kind"].value != "hull":
+            raise RefusedError("Only interval-hull patching is certain to be monotone.")
+        network = self._network(Arithmetic())
+        for place in range(self.count):
+            region, boxes = self.input(place).region(), self.patch(place, Arithmetic())
+            for tensor in {site[0] for site in self._sites}:
+                removed = {t: m for t, m in self._removed(frozenset()).items() if t != tensor}
+                problem = build(
+                    Arithmetic(), network.steps, network.output, region, removed, boxes, NOTHING
+                )
+                lower, upper = Subdomain.whole(problem).bounds[problem.place(f"C:{tensor}")]
+                own, box = self._removed(frozenset())[tensor], boxes[tensor]  # type: ignore[index]
+                if not ((box.lower <= lower) & (upper <= box.upper))[own].all():
+                    raise RefusedError(f"The boxes are not closed: {tensor[:80]!r} leaves its box.")
+
     def _intervals(self, region: Region) -> Callable[[str], tuple[Array, Array]]:
         return intervals(self._network(Arithmetic()), region)
 
