@@ -22,7 +22,9 @@ EXAMPLES = options.examples(
 
 
 def check(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a certificate.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder of a certificate, or of a run.")
+    ],
     exact: Annotated[
         bool,
         typer.Option("--exact", help="Compute in rational numbers; for small networks."),

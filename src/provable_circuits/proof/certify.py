@@ -188,12 +188,12 @@ def _prove(writer: Writer, limit: Limit, tuning: ProvingTuning) -> None:
     writer.faithful(plans, names)
 
 
-def check_files(files: Mapping[str, bytes]) -> list[Finding]:
+def check_files(files: Mapping[str, bytes], exact: bool = False) -> list[Finding]:
     """Check a certificate that was not written yet."""
     with TemporaryDirectory() as folder:
         for name, data in files.items():
             (Path(folder) / name).write_bytes(data)
-        return check_folder(folder)
+        return check_folder(folder, exact)
 
 
 @dataclass(frozen=True, slots=True)

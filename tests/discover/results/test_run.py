@@ -126,6 +126,7 @@ def test_joins_and_groups_are_kept(tmp_path: Path) -> None:
     for link in document["links"]:
         link.pop("pairs")
     (tmp_path / "diagram.json").write_text(json.dumps(document))
+    edit(tmp_path / "result.json", lambda told: told.pop("digests"))
     assert pc.Run.load(tmp_path).diagram.joins == (), "as earlier versions wrote it"
 
 
@@ -188,7 +189,7 @@ def set_to(*path: Any, value: Any) -> Change:
         ("circuit.json", set_to("components", value=[]), r"circuit\.json' does not belong"),
         ("circuit.json", set_to("network", value=""), r"circuit\.json' does not belong"),
         ("diagram.json", set_to("columns", value=[]), r"Link must lead|does not belong"),
-        ("diagram.json", set_to("links", value=[]), ""),
+        ("diagram.json", set_to("links", value=[]), r"diagram\.json' was changed after"),
         ("diagram.json", set_to("columns", 1, "nodes", 0, "status", value="x"), "'status'"),
         ("diagram.json", set_to("links", 0, "target", value=77), "Link must lead"),
         ("diagram.json", set_to("links", 1, "pairs", value=[[0, 77]]), "'pairs' of a Link must be"),
@@ -203,9 +204,6 @@ def test_documents_that_say_something_else_are_refused(
     folder: Path, file: str, change: Change, message: str
 ) -> None:
     edit(folder / file, change)
-    if not message:
-        assert pc.Run.load(folder).diagram.links == ()
-        return
     with pytest.raises(DataError, match=message):
         pc.Run.load(folder)
 

@@ -244,6 +244,8 @@ class Result:
             labels=known,
             mean=None if scale is None else scale.mean.numpy(),
             std=None if scale is None else scale.std.numpy(),
+            certificate=None if self.certificate is None else self.certificate.files,
+            checked="" if self.certificate is None else self.certificate.checked_at,
         )
 
     def save(self, folder: str | PathLike[str]) -> None:

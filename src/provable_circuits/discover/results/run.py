@@ -10,7 +10,11 @@ A run is saved as a folder:
   known, labels ``y`` and the ``mean`` and ``std`` by which inputs were made from pixels;
 - ``witnesses.npz``: for each component with a witness its input, ``<component>:z``, and what
   removed components were patched with, ``<component>:patch_input`` or
-  ``<component>:patch:<tensor>``.
+  ``<component>:patch:<tensor>``;
+- ``certificate/``: the certificate of what was found, where there is one.
+
+``result.json`` has the digests of the other files and its own, and of the certificate. A run that
+was loaded is not checked, whatever it says of itself, until ``check_run`` has done so.
 
 Nothing that is read is executed, and every file is checked before anything is made of it.
 
@@ -20,9 +24,10 @@ the older one go: they would tell of another circuit than the files beside them.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -31,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provable_circuits.arguments import parameter, refused
+from provable_circuits.discover.results.digests import check_digests, with_digests
 from provable_circuits.discover.results.labels import label_document
 from provable_circuits.discover.results.run_format import (
     CIRCUIT,
@@ -44,8 +50,13 @@ from provable_circuits.discover.results.run_format import (
 from provable_circuits.discover.results.summary import summary
 from provable_circuits.drawing.diagram import Diagram
 from provable_circuits.errors import DataError
+from provable_circuits.proof.checker.arithmetic import RefusedError
+from provable_circuits.proof.checker.certificate import MANIFEST, MOST_BYTES, read
 
 Array = NDArray[Any]
+
+CERTIFICATE = "certificate"
+"""The folder of the certificate, in that of the run."""
 
 PAGES = ("report.html", "comparison.html")
 """The pages that are written into the folder of a run, unless another place is named."""
@@ -66,6 +77,8 @@ class Run:
         outputs: the network's outputs there, [inputs, outputs].
         witnesses: arrays by name, see ``Run.witness``.
         labels: what the inputs show, [inputs], if that is known.
+        certificate: the files of its certificate, by name; None where there is none.
+        checked: when the checker accepted that certificate, in this process; empty if it did not.
         mean, std: inputs are ``(pixel - mean) / std``, by channel; None if they are pixels.
     """
 
@@ -78,6 +91,8 @@ class Run:
     labels: Array | None = None
     mean: Array | None = None
     std: Array | None = None
+    certificate: Mapping[str, bytes] | None = field(default=None, repr=False)
+    checked: str = ""
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -115,11 +130,13 @@ class Run:
         document = {"format": FORMAT, "format_version": FORMAT_VERSION, **self.document}
         try:
             _remove_pages(folder)
-            _write_text(folder / "result.json", json.dumps(document, indent=2))
             _write_text(folder / "circuit.json", self.circuit)
             _write_text(folder / "diagram.json", json.dumps(asdict(self.diagram), indent=2))
             _write_arrays(folder / "inputs.npz", inputs)
             _write_arrays(folder / "witnesses.npz", self.witnesses)
+            _write_certificate(folder / CERTIFICATE, self.certificate)
+            document = with_digests(document, folder)
+            _write_text(folder / "result.json", json.dumps(document, indent=2))
         except OSError as error:
             raise DataError(f"The folder '{folder}' cannot be written: {error.strerror}.") from None
 
@@ -142,7 +159,7 @@ class Run:
         diagram = diagram_from(_read_json(folder / "diagram.json"), folder / "diagram.json")
         arrays = _read_arrays(folder / "inputs.npz", "x", "outputs")
         labels = arrays.get("y")
-        told = {k: v for k, v in document.items() if not k.startswith("format")}
+        told = {k: v for k, v in document.items() if k != "digests" and not k.startswith("format")}
         told.setdefault("labels", label_document(arrays["outputs"], labels))  # of older runs
         run = cls(
             document=told,
@@ -154,12 +171,14 @@ class Run:
             labels=labels,
             mean=arrays.get("mean"),
             std=arrays.get("std"),
+            certificate=_read_certificate(folder / CERTIFICATE, document),
         )
         check_together(run, circuit, folder)
+        check_digests(document, folder)
         return run
 
     def __str__(self) -> str:
-        return summary(self.document)
+        return summary(self.document, checked=bool(self.checked))
 
 
 def _folder(folder: Any) -> Path:
@@ -197,6 +216,39 @@ def _write_text(path: Path, text: str) -> None:
 def _write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     with path.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def _write_certificate(folder: Path, files: Mapping[str, bytes] | None) -> None:
+    """Write a certificate; or remove that of a run which is replaced."""
+    if files is None:
+        for name in MOST_BYTES:
+            (folder / name).unlink(missing_ok=True)
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+        return
+    folder.mkdir(exist_ok=True)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+
+
+def _read_certificate(folder: Path, document: Mapping[str, Any]) -> dict[str, bytes] | None:
+    """The files of the certificate that a document speaks of."""
+    if not document.get("certified"):
+        return None
+    try:
+        files = {name: (folder / name).read_bytes() for name in MOST_BYTES}
+    except OSError as error:
+        raise DataError(
+            f"The run is certified, and its certificate in '{folder}' cannot be read: "
+            f"{error.strerror}."
+        ) from None
+    if hashlib.sha256(files[MANIFEST]).hexdigest() != document["certification"]["digest"]:
+        raise DataError(f"The certificate in '{folder}' is another than that of the run.")
+    try:
+        read(folder)
+    except RefusedError as error:
+        raise DataError(f"The certificate in '{folder}' is refused: {error}") from None
+    return files
 
 
 def _read_json(path: Path) -> Any:

@@ -173,7 +173,7 @@ def _faithful(run: Run) -> Statement:
         spare = f" By the bound, {-document['bound']:.3g} is left before the claim would break."
     return Statement(
         "Faithful",
-        "certified" if certified else "proved",
+        ("certified" if run.checked else "proved, not checked") if certified else "proved",
         SHOWN,
         "The claim holds for every input that it is about, not only for those that were tried."
         + spare,
