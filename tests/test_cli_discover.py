@@ -144,8 +144,8 @@ def test_the_result_is_written(run: Run) -> None:
     with np.load("a/run/witnesses.npz", allow_pickle=False) as arrays:
         assert set(arrays.files) == {f"{n}:z" for n in found["witnesses"]}
     told = pc.Run.load("a/run")
-    told, other = str(told).splitlines(), out.splitlines()  # type: ignore[assignment]
-    changed = [line for line in told if line not in other]  # type: ignore[attr-defined]
+    printed = out.splitlines()
+    changed = [line for line in str(told).splitlines() if line not in printed]
     assert [line.split()[0] for line in changed] == ["Faithful:", "NOT"], "it is not checked"
     assert told.document["settings"]["data"] == "data.npz"
     assert told.labels is not None
