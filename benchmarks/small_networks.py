@@ -76,7 +76,7 @@ def ask_claim(small: Small, seconds: float) -> Iterator[Answer]:
     for shift, wanted in ((MARGIN, "proved"), (-MARGIN, "refuted")):
         claim = pc.Claim([box], pc.Zero(), pc.MaxAbs(best + shift))
         began = time.process_time()
-        verdict = pc.verify(small.graph, small.circuit, claim, LATE)
+        verdict = pc.verify(small.graph, small.circuit, claim, LATE, certify=False)
         yield wanted, verdict.kind, time.process_time() - began
 
 

@@ -19,7 +19,7 @@ SAYS = {
     "own_model.py": [
         r"accuracy [89]\d%",
         r"Circuit: \d+ of 20 components",
-        r"Faithful: proved for every input in 3 domain",
+        r"Faithful: certified for every input in 3 domain",
         r"from scratch: proved",
     ],
     "onnx_model.py": [
@@ -83,7 +83,7 @@ def test_the_notebook_runs(tmp_path: Path) -> None:
     printed = "".join(
         output.text for cell in cells for output in cell.outputs if output.output_type == "stream"
     )
-    assert "Faithful: proved for every input in 3 domain" in printed
+    assert "Faithful: certified for every input in 3 domain" in printed
     assert "the smaller one is refuted" in printed
     shown = [output.data for cell in cells for output in cell.outputs if "data" in output]
     assert any("<svg" in data.get("text/html", "") for data in shown), "the result shows itself"

@@ -28,6 +28,7 @@ if find_spec("torch") is not None:
     )
     from provable_circuits.discover.api import blocking_set, discover
     from provable_circuits.discover.results import minimality
+    from provable_circuits.discover.results.checking import check
     from provable_circuits.discover.results.result import BlockingSet, Result
     from provable_circuits.discover.results.run import Run
     from provable_circuits.errors import ProvableCircuitsError
@@ -43,7 +44,7 @@ if find_spec("torch") is not None:
     )
     from provable_circuits.network.graph import Graph
     from provable_circuits.network.weights import load_weights
-    from provable_circuits.proof.certify import Certificate, Check, check
+    from provable_circuits.proof.certify import Certificate, Check
     from provable_circuits.verify.api import verify
     from provable_circuits.verify.verdict import Held, Proved, Refuted, Undecided, Verdict, Witness
     from provable_circuits.verify.verifier import Verifier

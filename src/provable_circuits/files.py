@@ -6,7 +6,8 @@ new one. A symbolic link that stands at the place is replaced; what it leads to 
 
 Several files that belong together go into a folder as one step: they are written into a folder of
 their own inside it, that folder is renamed to ``COMMITTED`` (the moment from which the new files
-count), and then each is moved to its place. ``place_of`` finds a file at any moment of that.
+count), and then each is moved to its place. ``place_of`` finds a file at any moment of that. Some
+of them may lie in a folder inside the folder, which is moved, and replaced, as a whole.
 """
 
 from __future__ import annotations
@@ -54,21 +55,35 @@ def write_file(path: Path, data: bytes) -> None:
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write several files into a folder that exists, all of them or none.
 
+    Args:
+        folder: the folder.
+        files: what each holds, by name, or by ``inner/name``: the folder ``inner`` must not hold
+            anything else, and is replaced.
+
     Raises:
         OSError: they cannot be written; the files that were there still count.
     """
     for name in files:
         if (folder / name).is_dir() and not (folder / name).is_symlink():
             raise IsADirectoryError(21, "Is a directory", str(folder / name))
+    inner = {str(Path(name).parent) for name in files} - {"."}
+    for own in (folder / name for name in inner):
+        if own.is_dir() and not own.is_symlink():
+            others = {path.name for path in own.iterdir()} - {Path(name).name for name in files}
+            if others:
+                raise FileExistsError(17, "It holds other files", str(own))
     finish(folder)
     for left in folder.glob(f"{WRITING}*"):
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left, ignore_errors=True)
     beside = Path(tempfile.mkdtemp(prefix=WRITING, dir=folder))
     try:
+        for name in inner:
+            (beside / name).mkdir()
         for name, data in files.items():
             _write_new(beside / name, data)
-        _sync_folder(beside)
+        for name in (*inner, "."):
+            _sync_folder(beside / name)
         beside.rename(folder / COMMITTED)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
@@ -83,7 +98,12 @@ def finish(folder: Path) -> None:
     if committed.is_symlink() or not committed.is_dir():
         return
     for path in sorted(committed.iterdir()):
-        path.replace(folder / path.name)
+        place = folder / path.name
+        if path.is_dir() and place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
+        elif path.is_dir():
+            place.unlink(missing_ok=True)
+        path.replace(place)
     committed.rmdir()
     _sync_folder(folder)
 

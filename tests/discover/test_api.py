@@ -25,24 +25,24 @@ def claim(tolerance: float = 0.2, eps: float = 0.05) -> pc.Claim:
 
 def test_a_proved_circuit_is_proved_again_from_scratch() -> None:
     network = graph()
-    result = pc.discover(network, claim())
+    result = pc.discover(network, claim(), certify=False)
     assert result.faithful == "proved"
-    assert pc.verify(network, result.circuit, claim()).proved
+    assert pc.verify(network, result.circuit, claim(), certify=False).proved
     assert 0 < len(result.circuit) < len(result.circuit.components)
 
 
 def test_every_kept_component_says_why() -> None:
-    result = pc.discover(graph(), claim(), local_check=True)
+    result = pc.discover(graph(), claim(), local_check=True, certify=False)
     assert set(result.kept) == set(result.circuit.names)
     for name, kept in result.kept.items():
-        fresh = pc.verify(graph(), result.circuit.remove(name), claim())
+        fresh = pc.verify(graph(), result.circuit.remove(name), claim(), certify=False)
         assert fresh.kind == {"necessary": "refuted", "removable": "proved"}[kept.status]
         assert kept.verdict is not None
         assert kept.verdict.kind == fresh.kind
 
 
 def test_counts_add_up() -> None:
-    result = pc.discover(graph(), claim())
+    result = pc.discover(graph(), claim(), certify=False)
     assert sum(result.queries.values()) == sum(result.stages.values()) == 12
     assert result.timeline[-1].size == len(result.circuit)
     assert result.timeline[0].size == 11
@@ -55,13 +55,13 @@ def test_sampling_says_that_nothing_is_proved() -> None:
 
 
 def test_the_empty_circuit_is_an_answer() -> None:
-    result = pc.discover(graph(), claim(tolerance=100.0))
+    result = pc.discover(graph(), claim(tolerance=100.0), certify=False)
     assert len(result.circuit) == 0
     assert "the empty circuit is faithful" in str(result)
 
 
 def test_the_text_names_what_is_kept_and_what_was_claimed() -> None:
-    text = str(pc.discover(graph(), claim()))
+    text = str(pc.discover(graph(), claim(), certify=False))
     assert "Circuit: " in text
     assert "proved for every input in 1 domain(s)" in text
     assert "LogitDifference(tolerance=0.2, target=0)" in text
@@ -71,7 +71,7 @@ def test_an_order_of_ones_own_is_followed() -> None:
     network = graph()
     names = list(network.components().names)
     heard: list[Progress] = []
-    pc.discover(network, claim(), order=names, listener=heard.append)
+    pc.discover(network, claim(), order=names, listener=heard.append, certify=False)
     tried = [progress.doing for progress in heard if progress.doing in names]
     assert list(dict.fromkeys(tried)) == names
 
@@ -86,7 +86,7 @@ def last_layer_only(search: Search) -> None:
 
 
 def test_a_search_of_ones_own_is_told_apart_by_what_it_showed() -> None:
-    result = pc.discover(graph(), claim(), algorithm=last_layer_only)
+    result = pc.discover(graph(), claim(), algorithm=last_layer_only, certify=False)
     assert result.algorithm == "last_layer_only"
     assert (~result.circuit).names == ("4/1",)
     assert result.faithful == "proved"
@@ -104,14 +104,14 @@ class Nothing:
 
 
 def test_a_search_may_be_any_object_that_can_be_called() -> None:
-    result = pc.discover(graph(), claim(), algorithm=Nothing())
+    result = pc.discover(graph(), claim(), algorithm=Nothing(), certify=False)
     assert result.algorithm == "Nothing"
     assert result.circuit == result.circuit.components.full()
 
 
 def test_a_listener_hears_every_question() -> None:
     heard: list[Progress] = []
-    pc.discover(graph(), claim(), listener=heard.append)
+    pc.discover(graph(), claim(), listener=heard.append, certify=False)
     assert sum(heard[-1].queries.values()) == 12
 
 
@@ -119,7 +119,7 @@ def test_a_network_that_violates_the_claim_itself_is_refused_with_the_witness() 
     center = torch.tensor([0.3, 0.6, 0.9])
     wide = pc.Claim([pc.Ball(center, 5.0)], pc.Zero(), pc.WinnerMargin(1.0))
     with pytest.raises(ClaimFailsError, match="The network itself violates the claim") as caught:
-        pc.discover(graph(), wide)
+        pc.discover(graph(), wide, certify=False)
     assert isinstance(caught.value.verdict, pc.Refuted)
     assert caught.value.exit_code == 1
 
@@ -177,7 +177,9 @@ def test_it_names_the_input_and_advises_what_the_metric_has(
     method = "proof" if isinstance(metric, pc.WinnerMargin) else "sampling"
     asked = pc.Claim(domains, pc.Zero(), metric)
     with pytest.raises(ClaimFailsError) as caught:
-        pc.discover(graph(), asked, method=method, points=50 if method == "sampling" else 0)
+        pc.discover(
+            graph(), asked, method=method, points=50 if method == "sampling" else 0, certify=False
+        )
     text, index = str(caught.value), len(domains) - 1
     assert caught.value.verdict.witness.index == index
     assert f"at input {index} (counted from 0), {domains[-1]!r}: " in text
@@ -205,4 +207,4 @@ def test_it_names_the_input_and_advises_what_the_metric_has(
 )
 def test_wrong_arguments_are_named(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(pc.ProvableCircuitsError, match=message):
-        pc.discover(graph(), claim(), **arguments)  # type: ignore[arg-type]
+        pc.discover(graph(), claim(), **arguments, certify=False)  # type: ignore[arg-type]

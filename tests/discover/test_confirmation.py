@@ -43,7 +43,7 @@ def emptied() -> tuple[pc.Graph, pc.Claim]:
 def test_a_layer_that_is_emptied_early() -> None:
     """Two filters go, the third must stay: without all three the outputs differ by 1.2."""
     graph, claim = emptied()
-    result = pc.discover(graph, claim, "filter", order=["0/0", "0/1", "0/2"])
+    result = pc.discover(graph, claim, "filter", order=["0/0", "0/1", "0/2"], certify=False)
     assert result.faithful == "proved"
     z = claim.centers
     with torch.no_grad():
@@ -51,12 +51,12 @@ def test_a_layer_that_is_emptied_early() -> None:
             0, 0
         ]
     assert abs(float(apart)) <= 0.3
-    assert pc.verify(graph, result.circuit, claim).proved
+    assert pc.verify(graph, result.circuit, claim, certify=False).proved
 
 
 def test_a_confirmed_circuit_says_so() -> None:
     graph, claim = emptied()
-    result = pc.discover(graph, claim, "filter")
+    result = pc.discover(graph, claim, "filter", certify=False)
     assert result.confirmation is not None
     assert result.confirmation.verdict.proved
     told = result.document()["confirmation"]
@@ -87,7 +87,7 @@ def gullible(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_false_proof_is_not_passed_on(caplog: pytest.LogCaptureFixture) -> None:
     graph, claim = emptied()
     with caplog.at_level(logging.ERROR):
-        result = pc.discover(graph, claim, "filter")
+        result = pc.discover(graph, claim, "filter", certify=False)
     assert result.verdict is not None
     assert result.verdict.proved
     assert result.faithful == "undecided"
@@ -109,7 +109,7 @@ def test_both_answers_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: object
         return plain(self, *args, **settings)  # type: ignore[arg-type]
 
     monkeypatch.setattr(pc.Verifier, "ask", slow)
-    result = pc.discover(graph, claim, "filter")
+    result = pc.discover(graph, claim, "filter", certify=False)
     assert result.faithful == "undecided"
     assert "not confirmed" in str(result)
     result.save(f"{tmp_path}/run")
@@ -120,7 +120,7 @@ def test_both_answers_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: object
 
 def test_a_run_that_contradicts_itself_is_refused(tmp_path: object) -> None:
     graph, claim = emptied()
-    pc.discover(graph, claim, "filter").save(f"{tmp_path}/run")
+    pc.discover(graph, claim, "filter", certify=False).save(f"{tmp_path}/run")
     with open(f"{tmp_path}/run/result.json") as file:  # noqa: PTH123
         document = json.load(file)
     document["confirmation"]["verdict"] = "undecided"
@@ -138,7 +138,7 @@ def test_the_network_itself_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> No
         raise RuntimeError("something was bounded")
 
     monkeypatch.setattr(Bounds, "compute", bounded)
-    verdict = pc.verify(graph, graph.components("filter").full(), claim)
+    verdict = pc.verify(graph, graph.components("filter").full(), claim, certify=False)
     assert isinstance(verdict, pc.Proved)
     assert verdict.stage == "identical"
 
@@ -146,6 +146,8 @@ def test_the_network_itself_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> No
 def test_shared_work_is_a_phase_of_its_own() -> None:
     graph, claim = emptied()
     heard: list[str] = []
-    pc.discover(graph, claim, "filter", listener=lambda told: heard.append(told.doing))
+    pc.discover(
+        graph, claim, "filter", listener=lambda told: heard.append(told.doing), certify=False
+    )
     assert "bounding the network" in heard
     assert "confirming the circuit" in heard

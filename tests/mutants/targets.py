@@ -42,6 +42,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
             "problem": ("problem", "rules_by_hand", "operations", "rules"),
             "rules": ("rules_by_hand", "arithmetic", "operations", "problem", "tree", "rules"),
             "tree": ("tree",),
+            "covering": ("covering",),
             "protobuf": ("reader",),
             "network": ("reader",),
         }.items()

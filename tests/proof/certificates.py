@@ -33,6 +33,10 @@ SEEDS = (0, 1, 5, 6, 7, 8, 11, 13, 19, 20, 21, 24, 26, 31, 33, 35, 39, 59)
 BY_HAND = ("tanh", "sigmoid", "concat", "clip", "round")
 
 
+SMALLEST = ("smallest hull", "smallest reachable", "smallest hull 2")
+"""Circuits of the least size, with lower bounds."""
+
+
 @dataclass(frozen=True)
 class Made:
     """A certificate that the checker has accepted."""
@@ -43,12 +47,14 @@ class Made:
 
 def names() -> list[str]:
     """What ``make`` knows: certificates of faithfulness, and of witnesses."""
-    return [*map(str, SEEDS), *BY_HAND, *(f"refuted {seed}" for seed in SEEDS[:10])]
+    return [*map(str, SEEDS), *BY_HAND, *SMALLEST, *(f"refuted {seed}" for seed in SEEDS[:10])]
 
 
 @cache
 def make(name: str) -> Made:
     """A certificate by name."""
+    if name in SMALLEST:
+        return Made(name, _smallest(SMALLEST.index(name)))
     if name.startswith("refuted"):
         return Made(name, _refuted(int(name.split()[1])))
     return Made(name, _by_hand(name) if name in BY_HAND else _drawn(int(name)))
@@ -86,6 +92,25 @@ def _refuted(seed: int) -> Files:
     return certify(
         claim, case.circuit, Deadline(), faithful=False, witness=witness, necessary=necessary
     ).files
+
+
+def _smallest(number: int) -> Files:
+    """A smallest circuit, by blocking sets and a covering with a branch."""
+    dice = torch.Generator().manual_seed(number)
+    builder = GraphBuilder()
+    value = builder.input("x", (3,))
+    for layer, (before, after) in enumerate([(3, 6), (6, 4)]):
+        weight = torch.randn(after, before, generator=dice, dtype=torch.float64)
+        value = builder.add(f"fc{layer}", ops.Linear(weight), value, layer=f"fc{layer}")
+        if not layer:
+            value = builder.add("act", ops.ReLU(), value)
+    patching = pc.Reachable(0.3) if number == 1 else pc.IntervalHull(0.3)
+    ball = pc.Ball(torch.rand(3, generator=dice, dtype=torch.float64), 0.05)
+    claim = pc.Claim([ball], patching, pc.Norm(1.0, 1))
+    result = pc.discover(builder.build([value]), claim, algorithm="hitting-set", max_nodes=200)
+    if result.certificate is None or "cardinal" not in str(result.certificate.findings[-1]):
+        raise ValueError(f"no smallest circuit is certified of {number}: {result.certification}")
+    return result.certificate.files
 
 
 def _by_hand(kind: str) -> Files:

@@ -8,6 +8,7 @@ is true if the circuit breaks the claim there.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -308,11 +309,73 @@ class Judge:
                     most = self.attack(place, circuit)
                     if most > 0:
                         found.append(f"faithful at {place}: exceeded by {most:.3g}")
+            elif statement["kind"] == "lower-bound":
+                found += self._bound(statement)
+            elif statement["kind"] == "minimal":
+                found += self._minimal(statement, circuit)
             else:
                 kept = circuit - {statement.get("component", "")}
                 if not self._breaks(statement["witness"], kept):
                     found.append(f"{statement['kind']}: no witness")
         return found
+
+    def _bound(self, statement: Mapping[str, Any]) -> list[str]:
+        """What is wrong with a lower bound: a witness, its boxes, or its arithmetic."""
+        every = {name for site in self.manifest["components"] for name in site["names"]}
+        sets = [set(item["removed"]) for item in statement["blocking"]]
+        found = [
+            f"blocking set {i}: no witness"
+            for i, item in enumerate(statement["blocking"])
+            if not self._breaks(item["witness"], every - sets[i])
+        ]
+        if statement["monotone"] == "shown":
+            hull = self.claim["patching"]["kind"] == "hull"
+            count = len(self.claim["inputs"])
+            if not hull or any(self._open(i) for i in range(count)):
+                found.append("not monotone")
+        few = range(min(int(statement["size"]), len(every) + 1))
+        if any(
+            all(one & set(chosen) for one in sets)
+            for size in few
+            for chosen in itertools.combinations(sorted(every), size)
+        ):
+            found.append("fewer components hit all blocking sets")
+        return found
+
+    def _open(self, place: int) -> bool:
+        """Whether a component can leave its box while others take values of theirs."""
+        z = self.domain(self.claim["inputs"][place]).sample(self.dice)
+        boxes, units = self.boxes(place), self.removed(set())
+        for tensor in boxes:
+
+            def patch(name: str, value: Tensor, own: str = tensor) -> Tensor:
+                if name == own or name not in boxes:
+                    return value
+                low, high = boxes[name]
+                ends = torch.rand(value.shape, generator=self.dice, dtype=torch.float64).round()
+                return torch.where(units[name], low + ends * (high - low), value)
+
+            value, (low, high) = self.network.run(z, patch)[tensor], boxes[tensor]
+            if bool((((value < low - CLOSE) | (value > high + CLOSE)) & units[tensor]).any()):
+                return True
+        return False
+
+    def _minimal(self, statement: Mapping[str, Any], circuit: set[str]) -> list[str]:
+        """What is wrong with a notion of minimality, by what is stated besides it."""
+        kinds: dict[str, list[Any]] = {}
+        for other in self.manifest["statements"]:
+            kinds.setdefault(other["kind"], []).append(other)
+        necessary = {s["component"] for s in kinds.get("necessary", [])}
+        local = necessary >= circuit
+        bounds = {s["size"] for s in kinds.get("lower-bound", [])}
+        monotone = "monotone" in statement or len(circuit) < 2
+        implied = {
+            "quasi": bool(necessary),
+            "local": local,
+            "subset": local and monotone,
+            "cardinal": (local and len(circuit) < 2) or (len(circuit) in bounds and monotone),
+        }[statement["notion"]]
+        return [] if implied and "faithful" in kinds else [f"not {statement['notion']}-minimal"]
 
     def _leaves(self, place: int) -> bool:
         values = self.network.run(self.source(place).sample(self.dice))

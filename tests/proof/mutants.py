@@ -177,6 +177,54 @@ def witness(p: Parts) -> None:
         found["z"] = p.dice.choice([{"values": "z0"}, {"corner": "z0"}, {"corner": "corner0"}, {}])
 
 
+def lower_bound(p: Parts) -> None:
+    found = p.statement("lower-bound")
+    change = p.dice.choice(["size", "monotone", "weights", "branch", "tree", "sets", "witness"])
+    leaves = [node["weights"] for node in found["tree"] if node.get("weights")]
+    branches = [node for node in found["tree"] if "branch" in node]
+    sets = found["blocking"]
+    if change == "size":
+        found["size"] += p.dice.choice([1, 1, 2, -1, 0.5, 10**9])
+    elif change == "monotone":
+        found["monotone"] = p.dice.choice(["shown", "assumed", "known", None])
+    elif change == "weights" and leaves:
+        pair = p.dice.choice(p.dice.choice(leaves))
+        pair[p.dice.randrange(2)] = p.dice.choice([0, 1, "1", "2", "3/2", "-1", "1/3", "0", 10**9])
+    elif change == "branch" and branches:
+        node = p.dice.choice(branches)
+        node["branch"] = p.dice.choice([*p.manifest["circuit"], "nobody", 3])
+    elif change == "tree":
+        nodes = found["tree"]
+        place = p.dice.randrange(len(nodes))
+        if p.dice.random() < 0.5:
+            nodes.insert(place, copy.deepcopy(p.dice.choice(nodes)))
+        else:
+            nodes.pop(place)
+    elif change == "sets" and sets:
+        removed = p.dice.choice(sets)["removed"]
+        if p.dice.random() < 0.5 and removed:
+            removed.pop()
+        else:
+            removed.append(p.dice.choice(p.manifest["circuit"]))
+    elif sets:
+        one, other = p.dice.choice(sets), p.dice.choice(sets)
+        one["witness"] = copy.deepcopy(other["witness"])
+
+
+def minimal(p: Parts) -> None:
+    found = p.statement("minimal")
+    change = p.dice.choice(["notion", "monotone", "first", "without"])
+    statements = p.manifest["statements"]
+    if change == "notion":
+        found["notion"] = p.dice.choice(["quasi", "local", "subset", "cardinal", "global"])
+    elif change == "monotone":
+        found["monotone"] = p.dice.choice(["shown", "assumed", "known", None])
+    elif change == "first":
+        statements.insert(0, statements.pop())
+    else:
+        statements.remove(p.statement("necessary", "lower-bound", "faithful"))
+
+
 # --- the arrays and the manifest ----------------------------------------------------------------
 
 
@@ -245,7 +293,8 @@ MEANINGS: tuple[Callable[[Parts], None], ...] = (
     tolerance, tolerance, metric_kind, targets, radius, radius, ball, centre, inputs, patching,
     circuit, circuit, components, flip, invented, weights, weights, shape_of_weight, operation,
     attribute, wiring, model, alpha, alpha_units, beta, tree, tree, split, leaf, objectives, trees,
-    witness, witness, numbers, array_shape, anything, anything, key, borrowed, borrowed_arrays,
+    witness, witness, lower_bound, lower_bound, minimal, numbers, array_shape, anything, anything,
+    key, borrowed, borrowed_arrays,
 )  # fmt: skip
 
 

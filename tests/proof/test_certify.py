@@ -122,7 +122,7 @@ def test_a_network_of_many_operations_is_certified(patching: str) -> None:
 def test_a_certificate_is_saved_and_checked(tmp_path: Path) -> None:
     claim = pc.Claim([DOMAINS["ball"], DOMAINS["box"]], pc.Zero(), pc.MaxAbs(0.2))
     graph = dense()
-    circuit = pc.discover(graph, claim, max_nodes=NODES).circuit
+    circuit = pc.discover(graph, claim, max_nodes=NODES, certify=False).circuit
     verdict = pc.verify(graph, circuit, claim, max_nodes=NODES, certify=True)
     assert isinstance(verdict, pc.Proved)
     assert verdict.certificate is not None
@@ -143,7 +143,7 @@ def test_another_tolerance_than_was_proved_is_refused(tmp_path: Path) -> None:
     from provable_circuits.proof.checker.certificate import section_digest
 
     graph, claim = dense(), pc.Claim([DOMAINS["ball"]], pc.Zero(), pc.MaxAbs(0.2))
-    circuit = pc.discover(graph, claim, max_nodes=NODES).circuit
+    circuit = pc.discover(graph, claim, max_nodes=NODES, certify=False).circuit
     verdict = pc.verify(graph, circuit, claim, max_nodes=NODES, certify=True)
     assert isinstance(verdict, pc.Proved)
     assert verdict.certificate is not None
@@ -187,11 +187,11 @@ def test_what_the_limit_stops_stays_uncertified_and_says_so(
 ) -> None:
     """Certification has the same limit as the question, and its own count of nodes."""
     api = sys.modules["provable_circuits.verify.api"]
-    monkeypatch.setattr(api, "limits", lambda *_: (float("inf"), 5))
+    monkeypatch.setattr(api, "certification_limit", lambda *_: (float("inf"), 5))
     verdict = pc.verify(*wide(), max_nodes=3000, certify=True)
     assert isinstance(verdict, pc.Proved)
     assert verdict.certificate is None
-    assert verdict.uncertified == "The limit in nodes was reached."
+    assert verdict.uncertified == "No proof was found within 5 nodes."
 
 
 def test_a_tie_is_certified_in_rational_arithmetic(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_proof_of_mnist_is_small() -> None:
     x = np.random.default_rng(0).random(784) * 0.5
     ball = pc.Ball(x, 0.01, clip=(0, 1))
     claim = pc.Claim([ball], pc.Reachable(0.01), pc.LogitDifference(0.5))
-    circuit = pc.discover(graph, claim, max_nodes=NODES).circuit
+    circuit = pc.discover(graph, claim, max_nodes=NODES, certify=False).circuit
     verdict = pc.verify(graph, circuit, claim, max_nodes=NODES, certify=True)
     assert isinstance(verdict, pc.Proved)
     assert verdict.certificate is not None

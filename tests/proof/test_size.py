@@ -10,7 +10,7 @@ from importlib.resources import files
 import pytest
 
 CHECKER = files("provable_circuits.proof.checker")
-KERNEL = ("arithmetic", "operations", "problem", "rules")
+KERNEL = ("arithmetic", "operations", "problem", "rules", "covering")
 READERS = ("protobuf", "network")
 SILENT = {
     tokenize.COMMENT,
@@ -38,7 +38,10 @@ def test_lines_are_counted_without_remarks() -> None:
     assert code_lines('"""What it is."""\n\nx = 1  # one\n# two\ny = [\n    2,\n]\n') == 4
 
 
-@pytest.mark.parametrize("names", [KERNEL, READERS], ids=["kernel", "readers"])
-def test_at_most_600_lines(names: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("names", "most"), [(KERNEL, 640), (READERS, 600)], ids=["kernel", "readers"]
+)
+def test_few_lines(names: tuple[str, ...], most: int) -> None:
+    """600 for bounds of networks; 40 more for the covering, by which sizes are bounded."""
     sources = [CHECKER.joinpath(f"{name}.py").read_text(encoding="utf-8") for name in names]
-    assert sum(map(code_lines, sources)) <= 600
+    assert sum(map(code_lines, sources)) <= most

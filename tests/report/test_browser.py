@@ -179,7 +179,7 @@ def test_two_runs_are_compared(browser: Browser, pages: dict[str, Path]) -> None
     assert "removed, by proof" in panel.text
     facts = browser.one(".facts-table").text
     assert f"Kept {len(first.kept)} of 34 {len(second.kept)} of 34" in facts
-    assert "Faithful proved at points only" in facts
+    assert "Faithful certified at points only" in facts
 
 
 def test_hostile_names_are_text(browser: Browser, pages: dict[str, Path]) -> None:

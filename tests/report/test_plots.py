@@ -36,7 +36,7 @@ def result() -> pc.Result:
         patching=pc.Zero(),
         metric=pc.MaxAbs(tolerance=0.1),
     )
-    return pc.discover(builder.build([output]), claim, "neuron", outputs=False)
+    return pc.discover(builder.build([output]), claim, "neuron", outputs=False, certify=False)
 
 
 def written(path: Path) -> ElementTree.Element:
@@ -67,6 +67,7 @@ def test_the_lower_bound_over_time(result: pc.Result, tmp_path: Path) -> None:
         outputs=False,
         algorithm="blocking-sets",
         assume_monotone=True,
+        certify=False,
     )
     assert found.lower == 2
     plot_size(found, tmp_path / "size.svg")

@@ -45,4 +45,6 @@ def test_claims_beside_the_optimum(seed: int) -> None:
         if found.attained + shift <= 0:
             continue
         claim = pc.Claim([box], pc.Zero(), pc.MaxAbs(found.attained + shift))
-        assert pc.verify(graph, circuit, claim, max_nodes=NODES).kind == wanted, shift
+        assert pc.verify(graph, circuit, claim, max_nodes=NODES, certify=False).kind == wanted, (
+            shift
+        )

@@ -145,11 +145,11 @@ def test_the_same_seed_gives_the_same_answers() -> None:
 def test_verify_refuses_a_circuit_of_another_network() -> None:
     circuit = dense(0).components("neuron").full()
     with pytest.raises(pc.ProvableCircuitsError, match="belongs to another network"):
-        pc.verify(dense(1), circuit, claim_for(dense(1), "zero", 1.0))
+        pc.verify(dense(1), circuit, claim_for(dense(1), "zero", 1.0), certify=False)
 
 
 def test_sampling_metrics_cannot_be_proved() -> None:
     graph = dense(0)
     claim = pc.Claim([pc.Point(torch.zeros(5))], pc.Zero(), pc.MeanSquaredError(1.0))
     with pytest.raises(pc.ProvableCircuitsError, match="serves sampling alone"):
-        pc.verify(graph, graph.components("neuron").full(), claim)
+        pc.verify(graph, graph.components("neuron").full(), claim, certify=False)

@@ -15,18 +15,29 @@ from provable_circuits.cli import options
 from provable_circuits.errors import DataError
 
 EXAMPLES = options.examples(
-    "provable-circuits check certificate/",
+    "provable-circuits check run/",
+    "provable-circuits check run/ --page certificate.html",
     "provable-circuits check certificate/ --exact",
     "provable-circuits check certificate/ --json",
 )
 
 
 def check(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a certificate.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder of a certificate, or of a run.")
+    ],
     exact: Annotated[
         bool,
         typer.Option("--exact", help="Compute in rational numbers; for small networks."),
     ] = False,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            "--page",
+            metavar="FILE",
+            help="Write a page to print and sign: claim, picture, digests and commands. Of a run.",
+        ),
+    ] = None,
     json: options.Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
 ) -> None:
@@ -36,7 +47,7 @@ def check(
     """
     if not folder.is_dir():
         raise DataError(f"There is no folder '{folder}'.")
-    checked = pc.check(folder, exact=exact)
+    checked = pc.check(folder, exact=exact) if page is None else _sheet(folder, exact, page)
     if json:
         document = {
             "holds": checked.holds,
@@ -55,3 +66,20 @@ def check(
         Console(highlight=False).print(table, markup=False)
     if not checked.holds:
         raise typer.Exit(1)
+
+
+def _sheet(folder: Path, exact: bool, page: Path) -> pc.Check:
+    """Check a run, and write the page of its certificate if every statement holds."""
+    from provable_circuits.discover.results.checking import check_run
+    from provable_circuits.discover.results.run import Run
+    from provable_circuits.report.page.build import certificate_page
+
+    if not (folder / "result.json").exists():
+        raise DataError(f"A page is about a run, and '{folder}' is none: leave --page out.")
+    found, run = check_run(Run.load(folder), exact)
+    if found.holds:
+        try:
+            page.write_text(certificate_page(run, folder.resolve().name), encoding="utf-8")
+        except OSError as error:
+            raise DataError(f"The page '{page}' cannot be written: {error.strerror}.") from None
+    return found

@@ -36,7 +36,7 @@ def demo(
             "sampled": story.sampled.document(),
             "sampled_verdict": story.verdict.kind,
             "proved": story.proved.document(),
-            "certified": getattr(story.certified, "certificate", None) is not None,
+            "certified": story.proved.certified,
             "settings": {"digit": digit, "eps": eps, "delta": delta, "seed": seed},
             "version": pc.__version__,
         }

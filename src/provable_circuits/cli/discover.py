@@ -60,6 +60,8 @@ def discover(
     timeout: options.Timeout = None,
     max_nodes: options.MaxNodes = None,
     budget: options.Budget = None,
+    certify: options.Certify = True,
+    certify_timeout: options.CertifyTimeout = None,
     workers: options.Workers = 1,
     dask: options.Dask = None,
     journal: options.Journal = None,
@@ -69,6 +71,9 @@ def discover(
     quiet: options.Quiet = False,
 ) -> None:
     """Find a small circuit of an ONNX network, and prove that it behaves like the network.
+
+    What is found is certified in the end, unless --no-certify: proved once more as data, which a
+    checker that shares nothing with the search accepts.
 
     The exit code is 0 if the circuit is proved faithful, 1 if the network itself violates the
     claim, 2 if the call is wrong or the result could not be saved, 3 if nothing was proved. Ctrl-C
@@ -92,6 +97,7 @@ def discover(
         ("--patch-data", patch_data is not None, patching == "mean"),
         ("--target", target != "predicted", metric == "logit-difference"),
         ("--points", points != 0, method == "sampling"),
+        ("--certify-timeout", certify_timeout is not None, certify and method == "proof"),
     ]:
         if given and not needed:
             raise ArgumentError(
@@ -157,6 +163,8 @@ def discover(
                 order=order,
                 t_max=t_max,
                 local_check=local_check,
+                certify=certify,
+                certify_timeout=certify_timeout,
                 **shared,
             )
         except ClaimFailsError as error:

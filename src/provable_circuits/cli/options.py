@@ -128,6 +128,22 @@ BlockingSet = Annotated[
     option(SEARCH, "Also find a smallest set whose removal breaks the network.", "--blocking-set"),
 ]
 Budget = Annotated[float | None, option(SEARCH, "Seconds for the whole search.", min=0.001)]
+Certify = Annotated[
+    bool,
+    option(
+        SEARCH,
+        "Prove the result once more as a certificate, and have the checker accept it.",
+        "--certify/--no-certify",
+    ),
+]
+CertifyTimeout = Annotated[
+    float | None,
+    option(
+        SEARCH,
+        "Seconds for the certificate. As long as the search took and at least 10 by default.",
+        min=0.001,
+    ),
+]
 Workers = Annotated[int, option(SEARCH, "Processes that answer questions.", min=1)]
 Journal = Annotated[
     Path | None,

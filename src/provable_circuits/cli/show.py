@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from provable_circuits.cli import options
-from provable_circuits.errors import ArgumentError, DataError
+from provable_circuits.errors import ArgumentError, CertificateError, DataError
 from provable_circuits.files import write_file
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = options.examples(
     "provable-circuits show run/",
-    "provable-circuits show run/ --html",
+    "provable-circuits show run/ --html --check",
     "provable-circuits show proved/ sampled/ --html --out comparison.html",
 )
 
@@ -42,6 +42,10 @@ def show(
         Path | None,
         typer.Option("--out", metavar="FILE", help="Another place for the page."),
     ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Check certificates first; without it they are not checked."),
+    ] = False,
     json: options.Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
 ) -> None:
@@ -55,10 +59,10 @@ def show(
 
     if out is not None and not html:
         raise ArgumentError("The '--out' option says where the page goes: give --html too.")
-    first = Run.load(run)
+    first = _loaded(run, check)
     shown: Run | Comparison = first
     if other is not None:
-        shown = Comparison(first, Run.load(other), names_of(run, other))
+        shown = Comparison(first, _loaded(other, check), names_of(run, other))
     path = out or run / ("report.html" if other is None else "comparison.html")
     if html:
         _write_page(shown, run.resolve().name, path)
@@ -73,6 +77,23 @@ def show(
         print_run(Console(highlight=False), shown)
     else:
         print_comparison(Console(highlight=False), shown)
+
+
+def _loaded(folder: Path, check: bool) -> Run:
+    """A run; its certificate checked, if that is wanted and there is one."""
+    from provable_circuits.discover.results.checking import check_run
+    from provable_circuits.discover.results.run import Run
+
+    run = Run.load(folder)
+    if not check or run.certificate is None:
+        return run
+    found, checked = check_run(run)
+    failed = next((finding for finding in found.findings if not finding.holds), None)
+    if failed is not None:
+        raise CertificateError(
+            f"The checker does not accept, of '{folder}', that {failed.statement}: {failed.reason}"
+        )
+    return checked
 
 
 def _write_page(shown: Run | Comparison, name: str, path: Path) -> None:

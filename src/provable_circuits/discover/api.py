@@ -24,6 +24,7 @@ from provable_circuits.discover.algorithms.exhaustive import exhaustive
 from provable_circuits.discover.algorithms.greedy import greedy
 from provable_circuits.discover.algorithms.hitting_set import hitting_set
 from provable_circuits.discover.algorithms.orders import ordered
+from provable_circuits.discover.certifying import certified_result
 from provable_circuits.discover.confirmation import Confirmation, confirm
 from provable_circuits.discover.journal.journaled import journaled
 from provable_circuits.discover.predicates.distributed import Distributed
@@ -42,6 +43,7 @@ from provable_circuits.network.components import Components
 from provable_circuits.network.granularity import Granularity
 from provable_circuits.network.graph import Graph
 from provable_circuits.progress import Listener
+from provable_circuits.verify.certification import Certification, certification_limit
 from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.deadline import limits
 from provable_circuits.verify.verdict import Refuted, Verdict
@@ -77,6 +79,8 @@ def discover(
     timeout: float | None = None,
     max_nodes: int | None = None,
     budget: float | None = None,
+    certify: bool = True,
+    certify_timeout: float | None = None,
     workers: int | Executor = 1,
     points: int = 0,
     seed: int = 0,
@@ -109,7 +113,14 @@ def discover(
             is given.
         max_nodes: nodes of branch and bound for each question (proof): a limit that is repeatable.
         budget: seconds for the whole search, None for no limit; then the best circuit so far is
-            returned. Its confirmation, by a verifier that reuses nothing, comes on top.
+            returned. Its certificate, or its confirmation by a verifier that reuses nothing, comes
+            on top.
+        certify: prove what is returned once more as a certificate, and have the checker accept it
+            (proof); then ``result.certified``. Where that does not succeed,
+            ``result.certification`` says why, and a verifier that reuses nothing confirms the
+            circuit instead.
+        certify_timeout: seconds for the certificate's proof; by default as many as the search
+            took and at least 10, and ``max_nodes`` alone where that is given.
         workers: how many processes answer questions, or an ``Executor`` of ``concurrent.futures``
             (proof).
         points: random points of each domain that are tried besides the unperturbed input
@@ -127,6 +138,8 @@ def discover(
     run = _algorithm(algorithm)
     t_max = whole("t_max", t_max, least=1)
     flag("local_check", local_check)
+    flag("certify", certify)
+    certification_limit(certify_timeout, None, 0.0)
     _check(graph, claim, assume_monotone, listener)
     components = _components(graph, granularity, outputs, shortcuts)
     if algorithm == "blocking-sets":
@@ -149,11 +162,17 @@ def discover(
         _drop_what_is_contradicted(search)
     finally:
         predicate.close()
-    searched, confirmation = search.seconds, None
+    searched, certification, confirmation = search.seconds, None, None
     if search.verdict is not None and search.verdict.proved:
-        with search.cut_short():
-            search.phase("confirming the circuit")
-        confirmation = confirm(circuit, claim, *limit, searched, seed=seed, device=device)
+        if certify:
+            with search.cut_short():
+                search.phase("certifying the circuit")
+            within = certification_limit(certify_timeout, limit[1], searched)
+            certification = certified_result(search, circuit, claim, kept, within)
+        if certification is None or certification.certificate is None:
+            with search.cut_short():
+                search.phase("confirming the circuit")
+            confirmation = confirm(circuit, claim, *limit, searched, seed=seed, device=device)
     settings = {
         "algorithm": algorithm if isinstance(algorithm, str) else _name(algorithm),
         "method": method,
@@ -166,18 +185,21 @@ def discover(
         "assume_monotone": bool(assume_monotone),
         "timeout": limit[0] if limit[0] < math.inf else None,
         "max_nodes": limit[1],
+        "certify": bool(certify) and method == "proof",
+        "certify_timeout": None if certify_timeout is None else float(certify_timeout),
         "budget": None if budget is None or math.isinf(budget) else float(budget),
         "workers": type(workers).__name__ if isinstance(workers, Executor) else int(workers),
         "points": int(points) if method == "sampling" else None,
         "seed": int(seed),
     }
-    faithful = _faithful(search.verdict, confirmation)
+    faithful = _faithful(search.verdict, certification, confirmation)
     shown = None if faithful == "undecided" else search.verdict
     return Result(
         circuit=circuit,
         claim=claim,
         faithful=faithful,
         verdict=search.verdict,
+        certification=certification,
         confirmation=confirmation,
         kept=kept,
         minimality=minimality(search, circuit, shown, kept),
@@ -326,10 +348,16 @@ def _drop_what_is_contradicted(search: Search) -> None:
         search.timeline = [replace(moment, lower=None) for moment in search.timeline]
 
 
-def _faithful(verdict: Verdict | None, confirmation: Confirmation | None) -> str:
-    """What is said of the circuit: proved only if a verifier without reuse says so too."""
+def _faithful(
+    verdict: Verdict | None,
+    certification: Certification | None,
+    confirmation: Confirmation | None,
+) -> str:
+    """What is said of the circuit: proved only if the checker, or a fresh verifier, says so too."""
     if verdict is None:
         return "undecided"
+    if certification is not None and certification.certificate is not None:
+        return "proved"
     if confirmation is None:
         return "sampled"
     return "proved" if confirmation.verdict.proved else "undecided"

@@ -4,6 +4,8 @@ A search derives: each question starts from what earlier ones showed, and a mist
 carried from one to the next would make its answers false. So before the word proved is said, a new
 verifier decides the final circuit with every form of reuse and derivation switched off. Where that
 one does not come to a proof, both answers are kept, and the circuit does not count as proved.
+
+A circuit with a certificate (``certifying``) needs none: the checker relies on still less.
 """
 
 from __future__ import annotations

@@ -68,6 +68,18 @@ class Tree:
     nodes: list[dict[str, Any]]
 
 
+@dataclass
+class _Watched(Subdomain):
+    """A subdomain whose bounds are not computed once the limit is reached."""
+
+    limit: Limit | None = None
+
+    def backward(self, place: int, rows: Array, alpha: Any, beta: Array) -> Any:
+        if self.limit is not None:
+            self.limit.check()
+        return super().backward(place, rows, alpha, beta)
+
+
 class _Traced(Subdomain):
     """A subdomain that remembers the coefficients that arrive at activations."""
 
@@ -120,7 +132,8 @@ class Prover:
     def plan(self) -> Plan:
         """The proof; raises ``ExhaustedError``, or what the limit raises."""
         plan = Plan()
-        root = Subdomain.whole(self.problem)
+        root: Any = _Watched.whole(self.problem)
+        root.limit = self.limit
         for place in sorted(self.bends):
             self.limit.check()
             node = self.problem.nodes[place]

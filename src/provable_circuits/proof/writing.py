@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,6 +36,7 @@ from provable_circuits.errors import ArgumentError
 from provable_circuits.files import write_file
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.graph import Graph
+from provable_circuits.proof.checker.arithmetic import Arithmetic
 from provable_circuits.proof.checker.certificate import (
     ARRAYS,
     FORMAT,
@@ -44,9 +46,10 @@ from provable_circuits.proof.checker.certificate import (
     VERSION,
     section_digest,
 )
-from provable_circuits.proof.checker.claim import intervals
+from provable_circuits.proof.checker.claim import NOTHING
 from provable_circuits.proof.checker.network import parse_network
-from provable_circuits.proof.checker.problem import Region
+from provable_circuits.proof.checker.problem import Region, build
+from provable_circuits.proof.checker.rules import Subdomain
 from provable_circuits.proof.prover import Plan
 
 Array = NDArray[Any]
@@ -147,18 +150,36 @@ class Writer:
         return {"kind": "hull", **found, "boxes": [self._boxes(domain) for domain in domains]}
 
     def _boxes(self, domain: Domain) -> dict[str, list[str]]:
-        """The box of every site, rounded outward generously: intervals of the network written."""
+        """The box of every site, each closed under those before it, and rounded outward generously.
+
+        They are intervals of the network written, in which the units of earlier sites range over
+        their boxes.
+        """
         lower, upper = (end.double().numpy().reshape(-1) for end in domain.bounds())
-        bounds = intervals(parse_network(self._network), Region(lower, upper))
-        found = {}
-        for site in self._circuit.components.sites:
-            shape = self._graph[site.tensor].shape
-            low, high = (end.reshape(shape) for end in bounds(site.tensor))
+        network, region = parse_network(self._network), Region(lower, upper)
+        order = [step.name for step in network.steps]
+        sites = self._circuit.components.sites
+        found: dict[str, list[str]] = {}
+        boxes: dict[str, Region] = {}
+        removed: dict[str, Array] = {}
+        for tensor in sorted({site.tensor for site in sites}, key=order.index):
+            problem = build(
+                Arithmetic(), network.steps, network.output, region, removed, boxes, NOTHING
+            )
+            low, high = Subdomain.whole(problem).bounds[problem.place(f"C:{tensor}")]
             room = OUTWARD * (1e-3 + np.maximum(np.abs(low), np.abs(high)))
-            found[site.tensor] = [
-                self._put(0, low - room, "low"),
-                self._put(0, high + room, "high"),
+            boxes[tensor] = Region(low - room, high + room)
+            shape = self._graph[tensor].shape
+            found[tensor] = [
+                self._put(0, boxes[tensor].lower.reshape(shape), "low"),
+                self._put(0, boxes[tensor].upper.reshape(shape), "high"),
             ]
+            masks = [
+                (site.labels.expand(shape) >= 0).numpy().reshape(-1)
+                for site in sites
+                if site.tensor == tensor
+            ]
+            removed[tensor] = np.logical_or.reduce(masks)
         return found
 
     def _metric(self) -> dict[str, Any]:
@@ -217,6 +238,52 @@ class Writer:
 
     def refuted(self, witness: Any, component: str | None = None) -> None:
         """State that the circuit, or the circuit without a component, is not faithful."""
+        kind = (
+            {"kind": "unfaithful"}
+            if component is None
+            else {"kind": "necessary", "component": component}
+        )
+        self._statements.append({**kind, "witness": self._witness(witness)})
+
+    def lower_bound(
+        self,
+        size: int,
+        blocking: Sequence[tuple[Sequence[str], Any]],
+        nodes: Sequence[str | Mapping[int, Fraction]],
+        monotone: str,
+    ) -> None:
+        """State that no circuit of fewer components is faithful.
+
+        Args:
+            size: how many.
+            blocking: sets of components without which the network breaks the claim, at witnesses.
+            nodes: a covering of them, see ``checker.covering``.
+            monotone: ``"shown"`` or ``"assumed"``.
+        """
+        sets = [{"removed": list(names), "witness": self._witness(w)} for names, w in blocking]
+        tree = [
+            {"branch": node}
+            if isinstance(node, str)
+            else {"weights": [[place, str(weight)] for place, weight in node.items()]}
+            for node in nodes
+        ]
+        self._statements.append(
+            {
+                "kind": "lower-bound",
+                "size": size,
+                "monotone": monotone,
+                "blocking": sets,
+                "tree": tree,
+            }
+        )
+
+    def minimal(self, notion: str, monotone: str = "") -> None:
+        """State how minimal the circuit is, by the statements so far."""
+        condition = {"monotone": monotone} if monotone else {}
+        self._statements.append({"kind": "minimal", "notion": notion, **condition})
+
+    def _witness(self, witness: Any) -> dict[str, Any]:
+        """A witness as data."""
         found: dict[str, Any] = {
             "input": witness.index,
             "z": self._point(self._claim.inputs[witness.index], witness.z),
@@ -231,12 +298,15 @@ class Writer:
                 tensor: self._put(2, self._within(value, boxes[tensor]), "patch")
                 for tensor, value in witness.patch_values.items()
             }
-        kind = (
-            {"kind": "unfaithful"}
-            if component is None
-            else {"kind": "necessary", "component": component}
-        )
-        self._statements.append({**kind, "witness": found})
+        return found
+
+    def leave_out(self, places: Sequence[int]) -> None:
+        """Take some statements back; arrays of their witnesses go too."""
+        kept = [s for place, s in enumerate(self._statements) if place not in set(places)]
+        self._statements = kept
+        named = json.dumps(kept)
+        arrays = self._arrays[ARRAYS[2]]
+        self._arrays[ARRAYS[2]] = {n: v for n, v in arrays.items() if f'"{n}"' in named}
 
     def _within(self, value: Tensor, box: Sequence[str]) -> Array:
         """Patch values in their box: a slope that the file holds in float32 moves its ends."""

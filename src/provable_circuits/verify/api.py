@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import torch
 
 from provable_circuits.arguments import flag, instance
 from provable_circuits.claims.claim import Claim
-from provable_circuits.errors import ArgumentError, CertificateError
+from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.graph import Graph
-from provable_circuits.proof.certify import certify as make_certificate
-from provable_circuits.verify.configuration import DEFAULT
-from provable_circuits.verify.deadline import Deadline, OutOfTime, limits
+from provable_circuits.verify.certification import certification_limit, certified
 from provable_circuits.verify.verdict import Proved, Refuted, Verdict
 from provable_circuits.verify.verifier import Verifier
 
@@ -25,7 +24,8 @@ def verify(
     timeout: float | None = None,
     *,
     max_nodes: int | None = None,
-    certify: bool = False,
+    certify: bool = True,
+    certify_timeout: float | None = None,
     seed: int = 0,
     device: torch.device | str = "cpu",
 ) -> Verdict:
@@ -38,8 +38,10 @@ def verify(
         timeout: seconds after which the answer is Undecided; 45 by default, and none where
             ``max_nodes`` is given.
         max_nodes: nodes of branch and bound after which it is: a limit that is repeatable.
-        certify: write what was shown as a certificate, and have the checker accept it. That may
-            take as long again; where it does not succeed, ``verdict.uncertified`` says why.
+        certify: write what was shown as a certificate, and have the checker accept it; then
+            ``verdict.certified``. Where that does not succeed, ``verdict.uncertified`` says why.
+        certify_timeout: seconds for the certificate's proof; by default as many as the answer
+            took and at least 10, and ``max_nodes`` alone where that is given.
         seed: the seed of random starts of the attack.
         device: where bounds are computed, such as ``"cuda"``.
 
@@ -51,30 +53,13 @@ def verify(
     if circuit.components.graph is not graph and circuit.components.graph.digest != graph.digest:
         raise ArgumentError("The circuit belongs to another network than the one given.")
     flag("certify", certify)
+    certification_limit(certify_timeout, max_nodes, 0.0)
+    began = time.monotonic()
     verifier = Verifier(circuit.components, claim, seed=seed, device=device, reuse=False)
     verdict = verifier.ask(circuit, timeout, max_nodes)
-    return _certified(verdict, circuit, claim, timeout, max_nodes) if certify else verdict
-
-
-def _certified(
-    verdict: Verdict, circuit: Circuit, claim: Claim, timeout: float | None, max_nodes: int | None
-) -> Verdict:
-    """A verdict with a certificate that the checker has accepted, or why there is none."""
-    if not isinstance(verdict, Proved | Refuted):
+    if not certify or not isinstance(verdict, Proved | Refuted):
         return verdict
+    limit = certification_limit(certify_timeout, max_nodes, time.monotonic() - began)
     witness = verdict.witness if isinstance(verdict, Refuted) else None
-    limit = Deadline.after(*limits(timeout, max_nodes, DEFAULT.limits.question_seconds))
-    try:
-        found = make_certificate(
-            claim,
-            circuit,
-            limit,
-            faithful=witness is None,
-            witness=witness,
-            tuning=DEFAULT.proving,
-        )
-    except OutOfTime as stopped:
-        return replace(verdict, uncertified=f"The limit in {stopped.reason} was reached.")
-    except CertificateError as error:
-        return replace(verdict, uncertified=str(error))
-    return replace(verdict, certificate=found)
+    found = certified(claim, circuit, limit, faithful=witness is None, witness=witness)
+    return replace(verdict, certificate=found.certificate, uncertified=found.reason)

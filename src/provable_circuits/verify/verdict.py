@@ -69,6 +69,11 @@ class Verdict:
         return isinstance(self, Undecided)
 
     @property
+    def certified(self) -> bool:
+        """The checker has accepted a certificate of it."""
+        return getattr(self, "certificate", None) is not None
+
+    @property
     def held(self) -> bool:
         """The claim held at every sampled point; nothing is proved."""
         return isinstance(self, Held)
@@ -84,7 +89,7 @@ class Proved(Verdict):
     Attributes:
         bound: the bound.
         stage: the stage that found it.
-        certificate: a proof that the checker has accepted, where one was asked for and made.
+        certificate: a proof that the checker has accepted, unless none was asked for or made.
         uncertified: why there is none although one was asked for; empty otherwise.
     """
 
@@ -102,7 +107,7 @@ class Refuted(Verdict):
     Attributes:
         witness: where it fails.
         stage: the stage that found it.
-        certificate: the witness for the checker, where one was asked for and the checker agreed.
+        certificate: the witness for the checker, unless none was asked for.
         uncertified: why there is none although one was asked for; empty otherwise.
     """
 

@@ -136,6 +136,6 @@ def test_random_orders_follow_the_seed() -> None:
 @pytest.mark.parametrize("order", ["attribution", "random", "paper"])
 def test_a_circuit_is_faithful_whatever_the_order(order: str) -> None:
     network = graph()
-    result = pc.discover(network, claim(pc.Zero()), order=order)
+    result = pc.discover(network, claim(pc.Zero()), order=order, certify=False)
     assert result.faithful == "proved"
     assert result.settings["order"] == order

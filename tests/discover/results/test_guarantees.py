@@ -82,7 +82,7 @@ def claim() -> pc.Claim:
 
 
 def test_an_interrupt_of_the_local_check_keeps_the_result() -> None:
-    whole = pc.discover(graph(), claim(), "auto", "binary-search")
+    whole = pc.discover(graph(), claim(), "auto", "binary-search", certify=False)
     asked = sum(whole.queries.values())
 
     def interrupt(progress: Progress) -> None:
@@ -90,7 +90,13 @@ def test_an_interrupt_of_the_local_check_keeps_the_result() -> None:
             raise KeyboardInterrupt
 
     result = pc.discover(
-        graph(), claim(), "auto", "binary-search", local_check=True, listener=interrupt
+        graph(),
+        claim(),
+        "auto",
+        "binary-search",
+        local_check=True,
+        listener=interrupt,
+        certify=False,
     )
     assert result.stopped == "interrupted"
     assert result.circuit == whole.circuit
@@ -106,9 +112,18 @@ def test_the_verdict_is_that_of_the_circuit(seed: int, algorithm: str) -> None:
     net = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 1))
     network = pc.Graph.from_torch(net, torch.zeros(1, 2))
     own = pc.Claim([pc.Ball([0.4, 0.6], 0.1)], pc.Zero(), pc.LogitDifference(0.1, 0))
-    plain = pc.discover(network, own, "neuron", algorithm, t_max=1, assume_monotone=True)
+    plain = pc.discover(
+        network, own, "neuron", algorithm, t_max=1, assume_monotone=True, certify=False
+    )
     checked = pc.discover(
-        network, own, "neuron", algorithm, t_max=1, assume_monotone=True, local_check=True
+        network,
+        own,
+        "neuron",
+        algorithm,
+        t_max=1,
+        assume_monotone=True,
+        local_check=True,
+        certify=False,
     )
     assert checked.circuit == plain.circuit
     assert checked.verdict is not None

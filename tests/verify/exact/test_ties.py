@@ -109,7 +109,7 @@ def test_claims_at_the_last_bit(seed: int) -> None:
     box = pc.Box(f64([-1.0, -1.0]), f64([1.0, 1.0]))
     for tolerance, kind in ((most, "proved"), (math.nextafter(most, 0), "refuted")):
         claim = pc.Claim([box], pc.Zero(), pc.MaxAbs(tolerance))
-        assert pc.verify(graph, circuit, claim, max_nodes=NODES).kind == kind
+        assert pc.verify(graph, circuit, claim, max_nodes=NODES, certify=False).kind == kind
 
 
 # --- decimals -------------------------------------------------------------------------------------

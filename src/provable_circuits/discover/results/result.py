@@ -20,6 +20,7 @@ from provable_circuits.claims.words import broken, domain_words, metric_words, p
 from provable_circuits.discover.algorithms.dual import SmallestBlockingSet
 from provable_circuits.discover.confirmation import Confirmation
 from provable_circuits.discover.predicates.transport import claim_digest
+from provable_circuits.discover.results.certification_document import certification_document
 from provable_circuits.discover.results.guarantees import Kept, Minimality
 from provable_circuits.discover.results.labels import check_labels, label_document
 from provable_circuits.discover.results.pictures import size_chart
@@ -31,6 +32,8 @@ from provable_circuits.drawing.files import save
 from provable_circuits.drawing.svg import svg
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.diagram import diagram_of
+from provable_circuits.proof.certify import Certificate
+from provable_circuits.verify.certification import Certification
 from provable_circuits.verify.verdict import Refuted, Verdict
 
 
@@ -41,10 +44,14 @@ class Result:
     Attributes:
         circuit: the circuit found.
         claim: the claim it was asked about.
-        faithful: ``"proved"`` everywhere in the claim's domains, by the search and once more by a
-            verifier that reuses nothing; ``"sampled"`` at points only; or ``"undecided"``.
+        faithful: ``"proved"`` everywhere in the claim's domains, by the search and once more by the
+            checker (``certified``) or by a verifier that reuses nothing; ``"sampled"`` at points
+            only; or ``"undecided"``.
         verdict: the search's verdict on the circuit found; None if nothing was shown of it.
-        confirmation: what a verifier that reuses nothing says of a circuit that the search proved.
+        certification: the certificate that the checker has accepted, or why there is none; None
+            where none was asked for, or nothing was proved.
+        confirmation: what a verifier that reuses nothing says of a circuit that the search proved,
+            where there is no certificate.
         kept: why each component of the circuit is kept.
         minimality: how minimal the circuit is.
         lower: no faithful circuit is smaller; None where nothing is claimed.
@@ -77,7 +84,18 @@ class Result:
     seconds: float
     lost: float = 0.0
     confirmation: Confirmation | None = None
+    certification: Certification | None = None
     shown: Shown = NOTHING
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """What the checker has accepted of this result, if it has."""
+        return None if self.certification is None else self.certification.certificate
+
+    @property
+    def certified(self) -> bool:
+        """Whether the checker has accepted a certificate of the circuit's faithfulness."""
+        return self.certificate is not None
 
     @property
     def algorithm(self) -> str:
@@ -116,6 +134,8 @@ class Result:
                 ],
             },
             "faithful": self.faithful,
+            "certified": self.certified,
+            "certification": certification_document(self.certification),
             "confirmation": None if self.confirmation is None else self.confirmation.document(),
             "bound": self._bound(),
             "claim": {
@@ -224,6 +244,8 @@ class Result:
             labels=known,
             mean=None if scale is None else scale.mean.numpy(),
             std=None if scale is None else scale.std.numpy(),
+            certificate=None if self.certificate is None else self.certificate.files,
+            checked="" if self.certificate is None else self.certificate.checked_at,
         )
 
     def save(self, folder: str | PathLike[str]) -> None:

@@ -10,7 +10,11 @@ A run is saved as a folder:
   known, labels ``y`` and the ``mean`` and ``std`` by which inputs were made from pixels;
 - ``witnesses.npz``: for each component with a witness its input, ``<component>:z``, and what
   removed components were patched with, ``<component>:patch_input`` or
-  ``<component>:patch:<tensor>``.
+  ``<component>:patch:<tensor>``;
+- ``certificate/``: the certificate of what was found, where there is one.
+
+``result.json`` has the digests of the other files and its own, and of the certificate. A run that
+was loaded is not checked, whatever it says of itself, until ``check_run`` has done so.
 
 Nothing that is read is executed, and every file is checked before anything is made of it.
 
@@ -24,7 +28,7 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -34,6 +38,7 @@ from numpy.typing import NDArray
 
 from provable_circuits.archives import read_arrays
 from provable_circuits.arguments import parameter, refused
+from provable_circuits.discover.results.digests import BESIDE, DOCUMENT, check_digests, with_digests
 from provable_circuits.discover.results.labels import label_document
 from provable_circuits.discover.results.run_format import (
     CIRCUIT,
@@ -48,14 +53,16 @@ from provable_circuits.discover.results.summary import summary
 from provable_circuits.drawing.diagram import Diagram
 from provable_circuits.errors import DataError
 from provable_circuits.files import place_of, prepare_folder, write_folder
+from provable_circuits.proof.checker.arithmetic import RefusedError
+from provable_circuits.proof.checker.certificate import MANIFEST, MOST_BYTES, read
 
 Array = NDArray[Any]
 
-FILES = ("result.json", "circuit.json", "diagram.json", "inputs.npz", "witnesses.npz")
-"""The files of a run."""
+CERTIFICATE = "certificate"
+"""The folder of the certificate, in that of the run."""
 
-DIGESTS = "format_digests"
-"""Where ``result.json`` names the digests of the others, by which they belong together."""
+FILES = (DOCUMENT, *BESIDE)
+"""The files of a run."""
 
 PAGES = ("report.html", "comparison.html")
 """The pages that are written into the folder of a run, unless another place is named."""
@@ -76,6 +83,8 @@ class Run:
         outputs: the network's outputs there, [inputs, outputs].
         witnesses: arrays by name, see ``Run.witness``.
         labels: what the inputs show, [inputs], if that is known.
+        certificate: the files of its certificate, by name; None where there is none.
+        checked: when the checker accepted that certificate, in this process; empty if it did not.
         mean, std: inputs are ``(pixel - mean) / std``, by channel; None if they are pixels.
     """
 
@@ -88,6 +97,8 @@ class Run:
     labels: Array | None = None
     mean: Array | None = None
     std: Array | None = None
+    certificate: Mapping[str, bytes] | None = field(default=None, repr=False)
+    checked: str = ""
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -130,16 +141,16 @@ class Run:
             "inputs.npz": _archive(inputs),
             "witnesses.npz": _archive(self.witnesses),
         }
-        document = {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            DIGESTS: {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
-            **self.document,
-        }
-        files["result.json"] = f"{json.dumps(document, indent=2)}\n".encode()
+        document = {"format": FORMAT, "format_version": FORMAT_VERSION, **self.document}
+        text = json.dumps(with_digests(document, files), indent=2)
+        files[DOCUMENT] = f"{text}\n".encode()
+        for name, data in (self.certificate or {}).items():
+            files[f"{CERTIFICATE}/{name}"] = data
         try:
             write_folder(folder, files)
             _remove_pages(folder)
+            if self.certificate is None:
+                _remove_certificate(folder / CERTIFICATE)
         except OSError as error:
             raise DataError(f"The folder '{folder}' cannot be written: {error.strerror}.") from None
 
@@ -163,7 +174,7 @@ class Run:
         diagram = diagram_from(_read_json(files["diagram.json"]), files["diagram.json"])
         arrays = _read_arrays(files["inputs.npz"], "x", "outputs")
         labels = arrays.get("y")
-        told = {k: v for k, v in document.items() if not k.startswith("format")}
+        told = {k: v for k, v in document.items() if k != "digests" and not k.startswith("format")}
         told.setdefault("labels", label_document(arrays["outputs"], labels))  # of older runs
         run = cls(
             document=told,
@@ -175,13 +186,14 @@ class Run:
             labels=labels,
             mean=arrays.get("mean"),
             std=arrays.get("std"),
+            certificate=_read_certificate(place_of(folder, CERTIFICATE), document),
         )
         check_together(run, circuit, folder)
-        _check_digests(document.get(DIGESTS), files)
+        check_digests(document, files)
         return run
 
     def __str__(self) -> str:
-        return summary(self.document)
+        return summary(self.document, checked=bool(self.checked))
 
 
 def _folder(folder: Any) -> Path:
@@ -207,14 +219,34 @@ def _archive(arrays: Mapping[str, Array]) -> bytes:
     return data.getvalue()
 
 
-def _check_digests(digests: Any, files: Mapping[str, Path]) -> None:
-    """Refuse files that are not those that the result was saved with; older runs name none."""
-    for name, digest in ({} if digests is None else digests).items():
-        if name in files and hashlib.sha256(files[name].read_bytes()).hexdigest() != digest:
-            raise DataError(
-                f"The file '{files[name]}' does not belong to the others: it was changed, or is of "
-                "another run."
-            )
+def _remove_certificate(folder: Path) -> None:
+    """Remove the certificate of a run that is replaced by one without."""
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    for name in MOST_BYTES:
+        (folder / name).unlink(missing_ok=True)
+    if not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def _read_certificate(folder: Path, document: Mapping[str, Any]) -> dict[str, bytes] | None:
+    """The files of the certificate that a document speaks of."""
+    if not document.get("certified"):
+        return None
+    try:
+        files = {name: (folder / name).read_bytes() for name in MOST_BYTES}
+    except OSError as error:
+        raise DataError(
+            f"The run is certified, and its certificate in '{folder}' cannot be read: "
+            f"{error.strerror}."
+        ) from None
+    if hashlib.sha256(files[MANIFEST]).hexdigest() != document["certification"]["digest"]:
+        raise DataError(f"The certificate in '{folder}' is another than that of the run.")
+    try:
+        read(folder)
+    except RefusedError as error:
+        raise DataError(f"The certificate in '{folder}' is refused: {error}") from None
+    return files
 
 
 def _read_json(path: Path) -> Any:

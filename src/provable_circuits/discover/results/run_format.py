@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from provable_circuits.discover.results.agreement import contradiction, disagreement
+from provable_circuits.discover.results.certification_document import CERTIFICATION
 from provable_circuits.discover.results.guarantees import HOLDS, NECESSITY
 from provable_circuits.discover.results.json_shape import fits
 from provable_circuits.discover.results.labels import LABELS, label_document
@@ -71,11 +73,13 @@ RESULT = {
     "version": str,
 }
 OPTIONAL: dict[tuple[str, ...], Any] = {
-    ("format_digests",): {str: str},
     ("confirmation",): (
         {"verdict": str, "stage": str, "reason": (str, None), "seconds": float},
         None,
     ),
+    ("certified",): bool,
+    ("certification",): (CERTIFICATION, None),
+    ("digests",): {str: str},
     ("labels",): (LABELS, None),
     ("shown",): {"proved": [str], "refuted": [str]},
     ("claim", "digest"): (str, None),
@@ -129,6 +133,9 @@ def check_result(document: Any, path: Path) -> None:
                 f"The file '{path}' is not that of a run: the word {word!r} at 'result.{place}' "
                 "has no meaning there."
             )
+    wrong = contradiction(document)
+    if wrong is not None:
+        raise DataError(f"The file '{path}' contradicts itself: {wrong}.")
     told = (document.get("confirmation") or {}).get("verdict", document["faithful"])
     if (told == "proved") != (document["faithful"] == "proved"):
         raise DataError(
@@ -189,6 +196,13 @@ def check_together(run: Run, circuit: Mapping[str, Any], folder: Path) -> None:
     drawn = {node.name: node.status for node in run.diagram.nodes}
     width = run.outputs.shape[-1]
     arrays = [run.witness(name, what) for name in witnesses for what in ("z", "patch_input")]
+    if run.certificate is not None:
+        wrong = disagreement(document, run.inputs, run.certificate)
+        if wrong is not None:
+            raise DataError(
+                f"The certificate in '{folder / 'certificate'}' does not belong to the run: "
+                f"{wrong}."
+            )
     for file, agrees in [
         ("result.json", kept <= known and set(document["kept"]) == kept and known),
         ("result.json", document["circuit"]["size"] == len(run.kept) == len(kept)),

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from provable_circuits.discover.results.certification_document import certification_lines
 from provable_circuits.discover.results.guarantees import HOLDS, NECESSITY
 from provable_circuits.discover.results.labels import label_lines
 
@@ -16,19 +17,35 @@ FAITHFUL = {
 }
 """How far faithfulness was shown."""
 
+CERTIFIED = "certified for every input in {domains} domain(s)"
+"""The same of what was proved, and what the checker has accepted."""
+
+NOT_CHECKED = "  NOT CHECKED since it was loaded: provable-circuits check does so"
+"""What is said of a saved run with a certificate."""
+
 STOPPED = {"interrupted": "interrupted", "budget": "its time was over"}
 """Why a search was cut short."""
 
 
-def summary(document: Mapping[str, Any]) -> str:
-    """What was found, what it rests on, and what it cost."""
+def summary(document: Mapping[str, Any], checked: bool = True) -> str:
+    """What was found, what it rests on, and what it cost.
+
+    Args:
+        document: the document of a result.
+        checked: whether its certificate, if it has one, was checked in this process.
+    """
     circuit, claim = document["circuit"], document["claim"]
     inputs = claim["inputs"]
     lines = [f"Circuit: {circuit['size']} of {circuit['of']} components", *_by_layer(circuit)]
     if document["stopped"] is not None:
         why = STOPPED[document["stopped"]]
         lines.append(f"Stopped early: {why}; this is the best circuit so far")
-    lines.append(f"Faithful: {FAITHFUL[document['faithful']].format(domains=len(inputs))}")
+    certified = bool(document.get("certified"))
+    shown = CERTIFIED if certified and checked else FAITHFUL[document["faithful"]]
+    lines.append(f"Faithful: {shown.format(domains=len(inputs))}")
+    lines += certification_lines(document)
+    if certified and not checked:
+        lines.append(NOT_CHECKED)
     lines += _confirmation_lines(document)
     lines.append(f"  inputs    {inputs[0]}" + (" ..." if len(inputs) > 1 else ""))
     lines.append(f"  patching  {claim['patching']}")

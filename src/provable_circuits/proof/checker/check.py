@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 from .arithmetic import Arithmetic, Array, RefusedError
 from .certificate import Certificate, read
 from .claim import Domain
+from .covering import check_covering
 from .data import Data, plain
 from .machine import check_products
 from .problem import Problem, Region
@@ -21,6 +23,10 @@ from .tree import Proof
 
 EXACT_UNITS = 2048
 """Rational arithmetic is for networks of at most so many units."""
+
+
+KINDS = ("faithful", "unfaithful", "necessary", "lower-bound", "minimal")
+NOTIONS = ("quasi", "local", "subset", "cardinal")
 
 
 @dataclass(frozen=True)
@@ -49,10 +55,12 @@ def check_folder(folder: str | Path, exact: bool = False) -> list[Finding]:
         statements = certificate.manifest["statements"].items()
         texts = [_guarded(_describe, certificate, statement) for statement in statements]
         found = []
+        shown: list[Data] = []
         for statement, text in zip(statements, texts, strict=True):
             try:
-                reason = _guarded(_check, certificate, statement, exact)
+                reason = _guarded(_check, certificate, statement, exact, shown)
                 found.append(Finding(text, True, reason))
+                shown.append(statement)
             except RefusedError as refused:
                 found.append(Finding(text, False, str(refused)))
     return found
@@ -80,15 +88,26 @@ def _well_formed(certificate: Certificate) -> str:
 
 
 def _describe(certificate: Certificate, statement: Data) -> str:
-    kind = statement["kind"].text("faithful", "necessary", "unfaithful")
+    kind = statement["kind"].text(*KINDS)
     size = len(certificate.circuit)
+    if kind in ("lower-bound", "minimal"):
+        condition = ", if the claim is monotone" * (_monotone(statement) == "assumed")
+        if kind == "minimal":
+            notion = statement["notion"].text(*NOTIONS)
+            return f"the circuit of {size} components is {notion}-minimal{condition}"
+        few = _bound(certificate, statement)
+        return f"no circuit of fewer than {few} components is faithful{condition}"
     if kind == "necessary":
         return f"{plain(statement['component'].text())} is necessary"
     return f"the circuit of {size} components is {'not ' * (kind != 'faithful')}faithful"
 
 
-def _check(certificate: Certificate, statement: Data, exact: bool) -> str:
+def _check(certificate: Certificate, statement: Data, exact: bool, shown: list[Data]) -> str:
     kind = statement["kind"].value
+    if kind == "lower-bound":
+        return _lower_bound(certificate, statement)
+    if kind == "minimal":
+        return _minimal(certificate, statement, shown)
     if kind == "faithful":
         statement.only("kind")
         return _faithful(certificate, exact)
@@ -123,6 +142,83 @@ def _rational(certificate: Certificate, place: int) -> Problem:
     if units > EXACT_UNITS:
         raise RefusedError(f"The network is too large for rational arithmetic: {units} units.")
     return certificate.claim.problem(place, certificate.circuit, Arithmetic(exact=True))
+
+
+# --- minimality ---------------------------------------------------------------------------------
+
+
+def _monotone(statement: Data) -> str:
+    """Whether monotonicity is shown, assumed, or not needed."""
+    return statement["monotone"].text("shown", "assumed") if "monotone" in statement else ""
+
+
+def _bound(certificate: Certificate, statement: Data) -> int:
+    return statement["size"].integer(1 + sum(len(names) for _, _, names in certificate.sites))
+
+
+def _lower_bound(certificate: Certificate, statement: Data) -> str:
+    """Blocking sets, each by a witness; and that no set of fewer components meets all of them.
+
+    The network without a blocking set is not faithful. In a monotone claim no circuit within it is
+    either, so that every faithful circuit has a component of each blocking set.
+    """
+    statement.only("kind", "size", "monotone", "blocking", "tree")
+    if not _monotone(statement):
+        raise statement.wrong("one that says whether the claim is monotone")
+    if _monotone(statement) == "shown":
+        certificate.claim.check_monotone()
+    every = frozenset(name for _, _, names in certificate.sites for name in names)
+    family = []
+    for item in statement["blocking"].items():
+        removed = [name.text() for name in item.only("removed", "witness")["removed"].items()]
+        if not every.issuperset(removed):
+            raise item.wrong("a set of components")
+        _refuted(certificate, every - set(removed), item["witness"])
+        family.append(frozenset(removed))
+    nodes: list[str | dict[int, Fraction]] = []
+    for node in statement["tree"].items():
+        if "branch" in node:
+            nodes.append(node.only("branch")["branch"].text())
+            continue
+        weights = [pair.items() for pair in node.only("weights")["weights"].items()]
+        if any(len(pair) != 2 for pair in weights):
+            raise node.wrong("a list of sets and their weights")
+        packing = {place.integer(len(family)): weight.fraction() for place, weight in weights}
+        if len(packing) != len(weights):
+            raise node.wrong("about sets that are each named once")
+        nodes.append(packing)
+    leaves = check_covering(family, _bound(certificate, statement), nodes)
+    how = "by closed boxes" if _monotone(statement) == "shown" else "assumed"
+    sets = f"{len(family)} blocking set{'s' * (len(family) != 1)} with witnesses"
+    return f"{sets}, a covering of {leaves} lea{'f' if leaves == 1 else 'ves'}; monotone {how}"
+
+
+def _minimal(certificate: Certificate, statement: Data, shown: list[Data]) -> str:
+    """What the statements before this one, which hold, say of a notion of minimality."""
+    notion = statement.only("kind", "notion", "monotone")["notion"].text(*NOTIONS)
+    monotone, circuit = _monotone(statement), certificate.circuit
+    by_kind: dict[str, list[Data]] = {kind: [] for kind in KINDS}
+    for earlier in shown:
+        by_kind[earlier["kind"].text()].append(earlier)
+    if not by_kind["faithful"]:
+        raise RefusedError("The circuit is not shown to be faithful.")
+    necessary = {s["component"].text() for s in by_kind["necessary"]} & circuit
+    if notion == "quasi":
+        if not necessary:
+            raise RefusedError("No component is shown to be necessary.")
+        return "it is faithful, and a component is necessary"
+    every = "it is faithful, and every component is necessary"
+    if notion == "local" or (notion == "subset" and monotone) or len(circuit) <= 1:
+        if necessary != circuit:
+            raise RefusedError("Not every component is shown to be necessary.")
+        if notion == "subset" and monotone == "shown" and len(circuit) > 1:
+            certificate.claim.check_monotone()
+        return every
+    if notion == "cardinal":
+        for bound in by_kind["lower-bound"]:
+            if bound["size"].value == len(circuit) and _monotone(bound) in ("shown", monotone):
+                return "it is faithful, and no smaller circuit is, by a lower bound"
+    raise RefusedError("No statement before it implies that.")
 
 
 # --- witnesses ----------------------------------------------------------------------------------

@@ -49,14 +49,14 @@ class Domain:
             return False
         if self.eps is None:
             return True
+        if not self.p:
+            return bool(_within(x, self.centre, self.eps).all())
         moved = [
             abs(Fraction(a) - Fraction(b))
             for a, b in zip(x.tolist(), self.centre.tolist(), strict=True)
         ]
-        eps = [Fraction(e) for e in self.eps.tolist()]
-        if not self.p:
-            return all(m <= e for m, e in zip(moved, eps, strict=True))
-        return bool(sum(m**self.p for m in moved) <= eps[0] ** self.p)
+        eps = Fraction(float(self.eps[0]))
+        return bool(sum(m**self.p for m in moved) <= eps**self.p)
 
     def corners(self) -> tuple[Array, Array]:
         """The ends of the domain's box, rounded inward."""
@@ -65,6 +65,19 @@ class Domain:
         low = np.minimum(np.nextafter(self.centre - self.eps, np.inf), self.centre)
         high = np.maximum(np.nextafter(self.centre + self.eps, -np.inf), self.centre)
         return np.maximum(low, self.lower), np.minimum(high, self.upper)
+
+
+def _within(x: Array, centre: Array, eps: Array) -> Array:
+    """Whether |x - centre| <= eps, exactly, unit by unit.
+
+    x - centre is the sum of the float ``moved`` and of its rounding error ``rest``, both exact
+    (Knuth's TwoSum). eps is a float: rounding keeps the order, so ``rest`` matters in a tie alone.
+    """
+    moved = x - centre
+    part = moved - x
+    rest = (x - (moved - part)) - (centre + part)
+    tie = ((moved == eps) & (rest <= 0)) | ((moved == -eps) & (rest >= 0))
+    return np.asarray((np.abs(moved) < eps) | tie)
 
 
 def intervals(network: Network, region: Region) -> Callable[[str], tuple[Array, Array]]:
@@ -211,6 +224,28 @@ class Claim:
             lower, upper = bounds(tensor)
             if not ((box.lower <= lower) & (upper <= box.upper)).all():
                 raise self.data["patching"].wrong(f"inductive: {tensor[:80]!r} can leave its box")
+
+    def check_monotone(self) -> None:
+        """Refuse unless a circuit around a faithful one is certain to be faithful.
+
+        Boxes of an interval hull are *closed* if a unit that reads inputs of the claim and, of
+        components, any values of their boxes lies in its own box. Then whatever a larger circuit
+        computes in a component is a value that the smaller one was allowed to patch it with.
+        """
+        if self.data["patching"]["kind"].value != "hull":
+            raise RefusedError("Only interval-hull patching is certain to be monotone.")
+        network = self._network(Arithmetic())
+        for place in range(self.count):
+            region, boxes = self.input(place).region(), self.patch(place, Arithmetic())
+            for tensor in {site[0] for site in self._sites}:
+                removed = {t: m for t, m in self._removed(frozenset()).items() if t != tensor}
+                problem = build(
+                    Arithmetic(), network.steps, network.output, region, removed, boxes, NOTHING
+                )
+                lower, upper = Subdomain.whole(problem).bounds[problem.place(f"C:{tensor}")]
+                own, box = self._removed(frozenset())[tensor], boxes[tensor]  # type: ignore[index]
+                if not ((box.lower <= lower) & (upper <= box.upper))[own].all():
+                    raise RefusedError(f"The boxes are not closed: {tensor[:80]!r} leaves its box.")
 
     def _intervals(self, region: Region) -> Callable[[str], tuple[Array, Array]]:
         return intervals(self._network(Arithmetic()), region)

@@ -16,9 +16,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from provable_circuits.discover.results.run import Run
+from provable_circuits.errors import CertificateError
 from provable_circuits.report.comparison import Comparison
+from provable_circuits.report.page.certificate import sheet_view
 from provable_circuits.report.page.pictures import number
 from provable_circuits.report.page.view import view_of
+from provable_circuits.report.page.words import headline, lead
 
 HERE = "provable_circuits.report.page"
 
@@ -30,14 +33,7 @@ def report_page(shown: Run | Comparison, name: str = "run") -> str:
         shown: the run, or the comparison.
         name: what a single run is called.
     """
-    environment = Environment(
-        loader=PackageLoader(HERE, ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["number"] = number
+    environment = _environment()
     view = view_of(shown, name)
     style, bare, script = (_own_file(file) for file in ("page.css", "bare.css", "page.js"))
     drawings = [view.drawing.picture, *(plot for run in view.runs for plot in run.plots)]
@@ -49,6 +45,43 @@ def report_page(shown: Run | Comparison, name: str = "run") -> str:
         script=Markup(script),
         policy=_policy(styles, script),
     )
+
+
+def certificate_page(run: Run, name: str = "run") -> str:
+    """One self-contained HTML page with the certificate of a run, to be printed on one sheet.
+
+    Args:
+        run: the run; it says certified if it was checked.
+        name: the name of its folder.
+
+    Raises:
+        CertificateError: the run has no certificate.
+    """
+    view = sheet_view(run, name, headline(run), lead(run))
+    if view is None:
+        raise CertificateError("The run has no certificate that a page could show.")
+    style = _own_file("sheet.css")
+    return (
+        _environment()
+        .get_template("sheet.html")
+        .render(
+            view=view,
+            style=Markup(style),
+            policy=_policy([style, *_styles_in(view.drawing)], ""),
+        )
+    )
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader(HERE, ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = number
+    return environment
 
 
 def _own_file(name: str) -> str:

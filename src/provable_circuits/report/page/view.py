@@ -16,6 +16,7 @@ from provable_circuits.discover.results.run import Run
 from provable_circuits.drawing.picture import scene_of
 from provable_circuits.drawing.svg import svg
 from provable_circuits.report.comparison import Comparison
+from provable_circuits.report.page.certificate import CertificateView, certificate_view
 from provable_circuits.report.page.pictures import Array, Gallery, Moved, PagePicture
 from provable_circuits.report.page.words import (
     MEANINGS,
@@ -149,6 +150,7 @@ class RunView:
         version: the version that made the run.
         network: the digest of the network.
         reduced: whether pictures are shown smaller than they are.
+        certificate: what the checker said of it; None where there is nothing to be said.
     """
 
     name: str
@@ -168,6 +170,7 @@ class RunView:
     version: str
     network: str
     reduced: bool
+    certificate: CertificateView | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +196,11 @@ class PageView:
     runs: tuple[RunView, ...]
     components: tuple[ComponentView, ...]
     shares: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def certified(self) -> bool:
+        """Whether there is something to be said of a certificate."""
+        return any(run.certificate is not None for run in self.runs)
 
     @property
     def compares(self) -> bool:
@@ -348,6 +356,7 @@ def _run_view(run: Run, name: str, gallery: Gallery) -> RunView:
         version=document["version"],
         network=document["circuit"]["network"],
         reduced=gallery.pictures and gallery.step > 1,
+        certificate=certificate_view(run, name),
     )
 
 

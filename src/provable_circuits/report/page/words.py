@@ -167,16 +167,30 @@ def _faithful(run: Run) -> Statement:
             "The claim held at every point that was tried. Between those points it may fail.",
             "evaluation at points, in floating-point arithmetic. Nothing is proved.",
         )
+    certified = bool(document.get("certified"))
     spare = ""
     if document["bound"]:
         spare = f" By the bound, {-document['bound']:.3g} is left before the claim would break."
     return Statement(
         "Faithful",
-        "proved",
+        ("certified" if run.checked else "proved, not checked") if certified else "proved",
         SHOWN,
         "The claim holds for every input that it is about, not only for those that were tried."
         + spare,
-        ARITHMETIC + _confirmed(document.get("confirmation")),
+        ARITHMETIC + _certified(document) + _confirmed(document.get("confirmation")),
+    )
+
+
+def _certified(document: Mapping[str, Any]) -> str:
+    """What the checker said of the proof, or why there is no certificate."""
+    told = document.get("certification")
+    if told is None:
+        return ""
+    if not document["certified"]:
+        return f" Not certified: {told['reason']}"
+    return (
+        f" Certified: written down in {told['prove_seconds']:.2f} s and accepted in "
+        f"{told['check_seconds']:.2f} s by a checker that shares nothing with the search."
     )
 
 

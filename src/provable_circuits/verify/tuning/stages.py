@@ -71,6 +71,9 @@ class LimitsTuning(Tuning):
     confirmation_seconds: float = tuned(
         10.0, "seconds", "For the proof once more of what a search has found, at least", above=0
     )
+    certificate_seconds: float = tuned(
+        10.0, "seconds", "For the certificate of an answer, at least", above=0
+    )
     confirmation_nodes: int = tuned(
         16,
         "multiples of a question's nodes",
