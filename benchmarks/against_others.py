@@ -8,7 +8,7 @@ radius and each peer how many times longer it took, and whether the verdicts agr
 What is compared:
 
 - The sub-queries are every m-th of those that the searches ask and that need any work: those this
-  package answers because the removal changes nothing (stage ``inert``) are left out.
+  package answers because the removal changes nothing (stage ``redundant``) are left out.
 - All do the same work: three inputs with two constraints each, until a violation is found.
 - This package: the best of three searches, each with a fresh verifier, so that a sub-query finds
   what its search has learnt by then, as it does in use.
@@ -81,7 +81,7 @@ def samples(setting: Setting, circuits: int, every: int) -> list[Sample]:
         runs = [search(components, claim, 45.0) for _ in range(REPEATS)]
         alone = search(components, claim, 45.0, ahead=False)
         for i, asked in enumerate(runs[0].asked):
-            if alone.asked[i].verdict.stage == "inert":
+            if alone.asked[i].verdict.stage == "redundant":
                 continue
             best = min(run.asked[i].seconds for run in runs)
             _same(runs, i)

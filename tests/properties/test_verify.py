@@ -141,7 +141,7 @@ def test_conjunctions_that_no_constraint_alone_excludes(
     verdict = decide(graph, Property(1, 3, (case,)), configuration=configuration)
     assert verdict.status == status
     if status == "holds":
-        assert verdict.reason == ("halving" if few else "branching")
+        assert verdict.reason == ("input-split" if few else "branching")
 
 
 # --- where the truth hangs by a thread ----------------------------------------------------------

@@ -124,7 +124,7 @@ def test_a_verifier_uses_its_configuration() -> None:
         return str(verifier.ask(circuit, max_nodes=8).stage)
 
     assert stage(stages={"hulls_after": 10**6}) == "branching"
-    assert stage(stages={"hulls_after": 0}) == "hull"
+    assert stage(stages={"hulls_after": 0}) == "neuron-hull"
 
 
 @pytest.mark.parametrize("small", [0, 10**6])

@@ -112,7 +112,7 @@ def test_every_stage_of_the_source_has_a_description() -> None:
     stages = Stages()
     assert stages.unknown == []
     assert {"Proved", "Refuted", "Undecided", "Held", "_refuted", "_note"} <= stages.seen
-    assert {"refining", "linear", "pool", "corner", "sampling", "exact", "worker"} <= stages.found
+    assert {"tightening", "linear", "pool", "corner", "sampling", "exact", "worker"} <= stages.found
     assert all(stage.description and stage.description.strip() for stage in Stage)
 
 
@@ -122,10 +122,10 @@ def test_no_stage_is_there_that_nothing_names() -> None:
 
 def test_an_outside_verifier_is_called_by_its_name() -> None:
     assert described("Marabou") == "the outside verifier Marabou"
-    assert "linear bounds" in described("refining")
+    assert "linear bounds" in described("tightening")
 
 
 def test_a_stage_is_its_name() -> None:
     """In saved runs, in JSON and in what is printed."""
     assert json.dumps({Stage.LINEAR: [Stage.POOL]}) == '{"linear": ["pool"]}'
-    assert f"{Stage.EXACT} {[Stage.HULL]}" == "exact ['hull']"
+    assert f"{Stage.EXACT} {[Stage.NEURON_HULL]}" == "exact ['neuron-hull']"

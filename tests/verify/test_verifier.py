@@ -99,9 +99,9 @@ def test_an_output_that_the_claim_does_not_read_is_removed_without_work() -> Non
     assert verifier.ask(components.full()).proved
     verdict = verifier.ask(components.full().remove("4/0"))
     assert verdict.proved
-    assert verdict.stage == "inert"
+    assert verdict.stage == "redundant"
     verdict = verifier.ask(components.full().remove("4/1"))
-    assert verdict.stage != "inert"
+    assert verdict.stage != "redundant"
 
 
 def test_a_neuron_that_never_opens_is_removed_without_work() -> None:
@@ -115,7 +115,7 @@ def test_a_neuron_that_never_opens_is_removed_without_work() -> None:
     )
     verifier = pc.Verifier(components, claim)
     assert verifier.ask(components.full()).proved
-    assert verifier.ask(components.full().remove("0/2")).stage == "inert"
+    assert verifier.ask(components.full().remove("0/2")).stage == "redundant"
 
 
 def test_witnesses_are_tried_on_later_circuits() -> None:

@@ -5,6 +5,8 @@ that tool's name instead.
 
 >>> described("linear")
 'linear bounds'
+>>> described("hull")  # as earlier versions called it
+'neuron hulls over the inputs'
 >>> described("Marabou")
 'the outside verifier Marabou'
 """
@@ -12,6 +14,7 @@ that tool's name instead.
 from __future__ import annotations
 
 from enum import StrEnum
+from types import MappingProxyType
 
 
 class Stage(StrEnum):
@@ -29,31 +32,44 @@ class Stage(StrEnum):
     def __repr__(self) -> str:
         return repr(self.value)
 
+    ALPHA = "alpha", "linear bounds with optimised alpha"
     ATTACK = "attack", "a gradient attack (PGD)"
     BOUNDS = "bounds", "bounds that contradict each other, an internal inconsistency"
     BRANCHING = "branching", "branch and bound on ReLUs"
     CARRIED = "carried", "the witness of a larger circuit"
     CONFIRMATION = "confirmation", "the proof that reuses nothing, which was interrupted"
     CORNER = "corner", "the worst corner of a region"
-    DIFFERENCE = "difference", "differential bounds"
+    DIFFERENTIAL = "differential", "differential bounds"
     EXACT = "exact", "exact rational arithmetic"
     GROWTH = "growth", "gradients of many circuits at once"
-    HALVING = "halving", "linear bounds after input splits"
-    HULL = "hull", "neuron hulls over the inputs"
     IDENTICAL = "identical", "equality with the network"
-    INERT = "inert", "a redundant removal"
+    INPUT_SPLIT = "input-split", "linear bounds after input splits"
     LINEAR = "linear", "linear bounds"
+    NEURON_HULL = "neuron-hull", "neuron hulls over the inputs"
     POOL = "pool", "the witness of an earlier question"
-    REFINING = "refining", "linear bounds, intermediate bounds of the costliest units tightened"
+    REDUNDANT = "redundant", "a redundant removal"
     SAMPLING = "sampling", "evaluation at points"
-    SLOPES = "slopes", "linear bounds with optimised alpha"
     SPLITTING = "splitting", "a few ReLU splits, many circuits at once"
+    TIGHTENING = "tightening", "linear bounds, intermediate bounds of the costliest units tightened"
     WORKER = "worker", "a worker process, which ended before it answered"
+
+
+EARLIER = MappingProxyType(
+    {
+        "difference": Stage.DIFFERENTIAL,
+        "halving": Stage.INPUT_SPLIT,
+        "hull": Stage.NEURON_HULL,
+        "inert": Stage.REDUNDANT,
+        "refining": Stage.TIGHTENING,
+        "slopes": Stage.ALPHA,
+    }
+)
+"""Names of stages in runs and rows that earlier versions saved."""
 
 
 def stage_named(name: str) -> Stage | str:
     """The stage of a name; the name itself where it is that of an outside verifier."""
-    return {stage.value: stage for stage in Stage}.get(name, name)
+    return {**EARLIER, **{stage.value: stage for stage in Stage}}.get(name, name)
 
 
 def described(stage: str) -> str:

@@ -166,7 +166,7 @@ class Verifier:
             settled = self._redundant.settled(last, circuit)
             if last is not None and bool(settled.all()):
                 self.knowledge.last = replace(last, circuit=circuit)
-                return Proved(last.bound, Stage.INERT)
+                return Proved(last.bound, Stage.REDUNDANT)
             if self._equality:
                 verdict = self._exactly(circuit, deadline)
                 if verdict is not None:

@@ -336,7 +336,7 @@ def some_verdicts() -> list[pc.Verdict]:
     hull = pc.Witness(3, z, 5e-324, z, z, patch_values={"relu": z[None], "b": z.reshape(3, 1)})
     return [
         pc.Proved(-0.1, Stage.LINEAR),
-        pc.Proved(-0.0, Stage.INERT),
+        pc.Proved(-0.0, Stage.REDUNDANT),
         pc.Proved(-math.inf, Stage.LINEAR),
         *(pc.Refuted(witness, Stage.ATTACK) for witness in (plain, ranging, hull)),
         pc.Undecided(Reason.TIME, Stage.SPLITTING),

@@ -283,13 +283,14 @@ def test_hulls_prove_next_to_what_is_refuted(
     assert moved(seed, 0.97 * worst, configuration).refuted
     proof = moved(seed, 1.1 * worst, configuration)
     assert isinstance(proof, pc.Proved)
-    assert proof.stage == "hull"
+    assert proof.stage == "neuron-hull"
     assert bool(asked) == tightened
     assert -0.13 * worst <= proof.bound <= 0
 
 
 @pytest.mark.parametrize(
-    ("room", "easiest", "stage"), [(100, False, "hull"), (3, True, "hull"), (1, True, "branching")]
+    ("room", "easiest", "stage"),
+    [(100, False, "neuron-hull"), (3, True, "neuron-hull"), (1, True, "branching")],
 )
 def test_few_parts_wait_where_there_is_little_room(
     room: int,

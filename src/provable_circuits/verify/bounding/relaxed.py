@@ -69,7 +69,7 @@ class Relaxed:
         return self.units.gather(rows, len(self)).double()
 
     def view(self, dtype: torch.dtype, alpha: Tensor | None = None) -> View:
-        """What a backward pass needs; ``slopes`` replace the lower slopes of unstable units.
+        """What a backward pass needs; ``alpha`` replaces the lower slopes of unstable units.
 
         Slopes lie in [leak, 1]. Rounded to float32, as any factor of a row, they are off by what
         the error of a float32 pass allows for; in float64 they are used as they are.

@@ -16,8 +16,8 @@ the duals of g >= -v and g <= v, as multipliers, make a backward pass reach the 
 solver chooses, a rigorous pass proves, and nothing rests on the solver: any slopes between s and 1
 and any nonnegative multipliers give a valid bound. Its point is a candidate witness.
 
-Alpha and beta by gradient ascent (``slopes``) come near the optimum for many subdomains at once;
-this meets it for one. It pays where few units are unstable and the tree would grow large.
+Alpha and beta by gradient ascent (``bounding/alpha``) come near the optimum for many subdomains at
+once; this meets it for one. It pays where few units are unstable and the tree would grow large.
 
 The relaxation is that of Ehlers (2017), Formal Verification of Piece-Wise Linear Feed-Forward
 Neural Networks. The solver only chooses; what is proved, a rigorous backward pass proves.

@@ -71,7 +71,7 @@ class Objectives:
         self.proof_reuse = ProofReuse(memory.saved_trees, problem)
         self.roots = self._roots(bounds, *places.T)
         self.status = Outcome.OPEN
-        self.stage = Stage.SLOPES
+        self.stage = Stage.ALPHA
         self.bound = math.inf
         """A rigorous upper bound of the objectives' excess, so far."""
         self.search: BranchAndBound | None = None
@@ -119,7 +119,7 @@ class Objectives:
         search = self.search
         if search is None or not self.has_hulls or self.status != Outcome.MORE:
             return self.status
-        return self._after(Stage.HULL, lambda: self._hulls(search))
+        return self._after(Stage.NEURON_HULL, lambda: self._hulls(search))
 
     def resume(self, most: float = math.inf) -> Outcome:
         """Go on with a tree that was stopped for its size."""

@@ -131,7 +131,7 @@ class Question(Generic[Given]):
         """Backward linear bounds; where a proof can be built on, with differential bounds below."""
         self._derived = None if self.structure.small else self.definition.derived()
         self.bounds = self._bounds()
-        return self._closed_by_bounds(Stage.DIFFERENCE if self.quick else Stage.LINEAR)
+        return self._closed_by_bounds(Stage.DIFFERENTIAL if self.quick else Stage.LINEAR)
 
     def corners(self) -> Answer[Given] | None:
         """The corners that the bounds of what is open point to."""
@@ -284,12 +284,12 @@ class Question(Generic[Given]):
             if not boxes.suits:
                 return None
             self.boxes = boxes
-        self.stage = Stage.HALVING
+        self.stage = Stage.INPUT_SPLIT
         outcome = self.boxes.run(most)
         if outcome == Outcome.REFUTED:
-            return self._refuted(Stage.HALVING)
+            return self._refuted(Stage.INPUT_SPLIT)
         if outcome == Outcome.PROVED:
-            return self._proved(Stage.HALVING)
+            return self._proved(Stage.INPUT_SPLIT)
         left = self.boxes.open
         if len(left) < len(self.open):
             self.open, self.closed = left, max(self.closed, 0.0)
@@ -337,7 +337,7 @@ class Question(Generic[Given]):
         return None if len(self.open) else self._proved(stage)
 
     def _tighten(self, share: float) -> Answer[Given] | None:
-        self.stage = Stage.REFINING
+        self.stage = Stage.TIGHTENING
         self.bounds = self._sharpen(self.bounds, self.passed, self.open, share)
         return self._closed_by_bounds(Stage.LINEAR)
 
