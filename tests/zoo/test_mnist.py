@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from training.mnist import Recipe, accuracy, main, save, train
 
 from provable_circuits.errors import ArgumentError, ModelFileError, WeightsError
 from provable_circuits.network.graph import Graph
 from provable_circuits.network.weights import load_weights
 from provable_circuits.zoo.digits import Digits, load_digits
 from provable_circuits.zoo.mnist import SHIPPED_WEIGHTS, MnistNet, mnist_network, mnist_record
-from provable_circuits.zoo.train_mnist import Recipe, accuracy, main, save, train
 
 DATA_PACK = Path(__file__).parents[3] / "shared" / "data"
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from training.images import main
 
 import provable_circuits as pc
 from provable_circuits.errors import DataError
 from provable_circuits.zoo.benchmarks import load_benchmark
 from provable_circuits.zoo.official import cifar10_images, gtsrb_images, taxinet_images
-from provable_circuits.zoo.train import main
 
 CHANCE = np.random.default_rng(0)
 

@@ -10,7 +10,7 @@ read from a folder that holds them under these names:
     mnist        mnist_fc_784_13_11_10.onnx         mnist_test.npz     x uint8 [n, 28, 28], y
 
 Without the archive the data set's own distribution in the same folder serves (``official``), and
-``zoo/train.py`` makes the networks from it.
+``training/images.py`` makes the networks from it.
 
 A batch is k inputs of one class that the network gets right; a regression has one class, and counts
 as right if it is off by less than 0.2.

@@ -1,6 +1,6 @@
 """The MNIST network of the benchmarks: 784-13-11-10, fully connected, with ReLU.
 
-Its weights come with the package. They were trained by ``zoo/train_mnist.py`` on the 4,000 training
+Its weights come with the package. They were trained by ``training/mnist.py`` on the 4,000 training
 digits that ``load_digits`` returns without a folder; ``mnist_record`` says how, and how well it
 does. On the full MNIST test set, 10,000 digits it never saw and that nothing was tuned on, it
 classifies 94.02 % correctly.
@@ -54,8 +54,8 @@ def mnist_network(weights: str | PathLike[str] | None = None) -> Graph:
     """The network as a Graph, equal to ``Graph.from_torch`` of the module but ready at once.
 
     Args:
-        weights: a file that ``train_mnist`` wrote, or another with the same tensors; the shipped
-            weights by default.
+        weights: a file that ``training/mnist.py`` wrote, or another with the same tensors; the
+            shipped weights by default.
 
     Raises:
         ModelFileError: the file is missing or damaged.
@@ -79,7 +79,7 @@ def mnist_record(weights: str | PathLike[str] | None = None) -> dict[str, str]:
     """How a weights file was trained, in words: data, seed, epochs, settings, accuracy reached.
 
     Args:
-        weights: a file that ``train_mnist`` wrote; the shipped weights by default.
+        weights: a file that ``training/mnist.py`` wrote; the shipped weights by default.
 
     Raises:
         ModelFileError: the file is missing or damaged, or carries no such record.
@@ -92,6 +92,6 @@ def mnist_record(weights: str | PathLike[str] | None = None) -> dict[str, str]:
     if not isinstance(record, dict):
         raise ModelFileError(
             f"The file '{path}' has no training record (a JSON object in the metadata entry "
-            f"'{RECORD_KEY}'); write one with python -m provable_circuits.zoo.train_mnist."
+            f"'{RECORD_KEY}'); write one with training/mnist.py of the repository."
         )
     return {str(name): str(value) for name, value in record.items()}

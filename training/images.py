@@ -1,10 +1,10 @@
 """Trains the CIFAR-10, GTSRB and TaxiNet networks from the data sets' own distributions.
 
-    python -m provable_circuits.zoo.train gtsrb --data DIR [--epochs N] [--seed S]
+    python training/images.py gtsrb --data DIR [--epochs N] [--seed S]
 
 writes the network as ONNX into the same folder, under the name that ``load_benchmark`` reads. AdamW
 under a one-cycle learning rate; images are shifted by up to two pixels at random. The last epoch is
-kept, and nothing is selected on test images. (MNIST has ``zoo/train_mnist.py``.)
+kept, and nothing is selected on test images. (MNIST has ``training/mnist.py``.)
 """
 
 from __future__ import annotations
