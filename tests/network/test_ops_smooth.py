@@ -44,7 +44,8 @@ def test_a_norm_without_epsilon_says_where_it_divides_by_zero() -> None:
     op = ops.Normalise(1, 0.0)
     point = torch.tensor([[1.0, 1.0], [1.0, 3.0]], dtype=torch.float64)
     low, high = op.interval((point, point))
-    assert low[0].tolist() == [-math.inf] * 2 and high[0].tolist() == [math.inf] * 2
+    assert low[0].tolist() == [-math.inf] * 2
+    assert high[0].tolist() == [math.inf] * 2
     assert encloses((low, high), 1, exact(op, rational(point[1])))
 
 
@@ -62,7 +63,8 @@ def test_a_masked_place_weighs_nothing() -> None:
 def test_where_everything_is_masked_nothing_is_said() -> None:
     x = torch.full((1, 2), -math.inf, dtype=torch.float64)
     low, high = ops.Softmax(0).interval((x, x))
-    assert low.tolist() == [[-math.inf] * 2] and high.tolist() == [[math.inf] * 2]
+    assert low.tolist() == [[-math.inf] * 2]
+    assert high.tolist() == [[math.inf] * 2]
 
 
 def test_attention_scores_far_apart_are_enclosed() -> None:
@@ -80,5 +82,5 @@ def test_tokens_read_their_rows_and_ranges_the_hull() -> None:
 
 
 def test_powers_out_of_range_are_refused() -> None:
-    with pytest.raises(ShapeError, match="from 2 to 64. Got 1"):
+    with pytest.raises(ShapeError, match=r"from 2 to 64\. Got 1"):
         ops.Power(1)

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from provable_circuits.errors import ArgumentError, WeightsError
-from provable_circuits.network.ops import Constant, Input, Op, Shape
+from provable_circuits.network.ops import Constant, Input, IntegerInput, Op, Shape
 
 if TYPE_CHECKING:
     from provable_circuits.network.components import Components
@@ -246,9 +246,10 @@ class GraphBuilder:
         self.shared_count = 0
         """How many additions were answered by a node that was already there."""
 
-    def input(self, name: str, shape: Shape) -> str:
-        """Declare an input and return its name."""
-        node = Node(self._fresh(name), Input(tuple(shape)), (), tuple(shape))
+    def input(self, name: str, shape: Shape, integer: bool = False) -> str:
+        """Declare an input, of integers such as tokens if ``integer``, and return its name."""
+        op = IntegerInput(tuple(shape)) if integer else Input(tuple(shape))
+        node = Node(self._fresh(name), op, (), tuple(shape))
         self._nodes[node.name] = node
         self._inputs.append(node.name)
         return node.name

@@ -38,6 +38,7 @@ from provable_circuits.network.ops.source import Constant, Input, as_parameter
 from provable_circuits.network.ops.tokens import Embedding, IntegerInput
 
 __all__ = [
+    "GELU",
     "Activation",
     "AdaptiveAvgPool2d",
     "Add",
@@ -54,7 +55,6 @@ __all__ = [
     "Exp",
     "Expand",
     "Fill",
-    "GELU",
     "Gather",
     "Input",
     "IntegerInput",

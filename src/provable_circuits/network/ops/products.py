@@ -58,7 +58,9 @@ class MatMul(Op):
         return inputs[0] @ inputs[1]
 
     def interval(self, *inputs: Interval) -> Interval:
-        """Midpoint and radius: with A within a of its midpoint, B within b of its own,
+        """Midpoint and radius.
+
+        With A within a of its midpoint, B within b of its own,
 
             |AB - mid A mid B|  <=  (|mid A| + a) b + a |mid B| + gamma(n) |mid A| |mid B| + n TINY.
 

@@ -80,8 +80,9 @@ class Softmax(Op):
     def interval(self, *inputs: Interval) -> Interval:
         """Each weight is least where its own score is least and all others are greatest.
 
-            exp(l_i) / (exp(l_i) + sum_{j != i} exp(u_j))  <=  y_i  <=  the same with l and u swapped
+            exp(l_i) / (exp(l_i) + sum_{j != i} exp(u_j))  <=  y_i,
 
+        and the other way round for its upper end.
         Scores are taken relative to the greatest end, which changes nothing.
         """
         lower, upper = inputs[0]
