@@ -198,8 +198,9 @@ def exact(op: Op, *inputs: Exact) -> Exact:
         case ops.MatMul():
             return np.matmul(inputs[0], inputs[1])
         case ops.Fill():
-            mask = np.broadcast_to(op.mask.numpy(), x.shape)
-            return np.where(mask, Fraction(op.value), x)
+            filled = x.copy()
+            filled[np.broadcast_to(op.mask.numpy(), x.shape)] = Fraction(op.value)
+            return filled
         case ops.Power(exponent=exponent):
             return x**exponent
         case ops.Reciprocal():

@@ -195,7 +195,7 @@ class Graph:
 
     def components(
         self,
-        granularity: str | Granularity = "auto",
+        granularity: str | Granularity | Sequence[str | Granularity] = "auto",
         *,
         outputs: bool = True,
         shortcuts: bool = False,
@@ -203,9 +203,11 @@ class Graph:
         """What a circuit can keep or remove.
 
         Args:
-            granularity: ``"neuron"`` (units of linear layers), ``"filter"`` (channels of
-                convolutions), ``"auto"`` (filters if there are convolutions, else neurons), or a
-                ``Granularity`` of your own.
+            granularity: ``"neuron"`` (units of linear layers; of transformers, of MLPs),
+                ``"filter"`` (channels of convolutions), ``"head"`` (attention heads), ``"mlp"``
+                (whole MLP blocks), ``"auto"`` (heads and neurons if there is attention, filters
+                alone if there are convolutions, else neurons), a ``Granularity`` of your own, or a
+                list of them: ``["head", "neuron"]``, ``["filter", "neuron"]``.
             outputs: whether the units of the output layer are components too.
             shortcuts: whether projections on shortcut paths are cut into components.
         """

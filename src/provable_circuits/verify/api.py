@@ -12,10 +12,10 @@ from provable_circuits.errors import ArgumentError, CertificateError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.graph import Graph
 from provable_circuits.proof.certify import certify as make_certificate
+from provable_circuits.verify.choice import verifier_of
 from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.deadline import Deadline, OutOfTime, limits
 from provable_circuits.verify.verdict import Proved, Refuted, Verdict
-from provable_circuits.verify.verifier import Verifier
 
 
 def verify(
@@ -51,7 +51,7 @@ def verify(
     if circuit.components.graph is not graph and circuit.components.graph.digest != graph.digest:
         raise ArgumentError("The circuit belongs to another network than the one given.")
     flag("certify", certify)
-    verifier = Verifier(circuit.components, claim, seed=seed, device=device, reuse=False)
+    verifier = verifier_of(circuit.components, claim, seed=seed, device=device, reuse=False)
     verdict = verifier.ask(circuit, timeout, max_nodes)
     return _certified(verdict, circuit, claim, timeout, max_nodes) if certify else verdict
 

@@ -38,6 +38,7 @@ class Stage(StrEnum):
     CORNER = "corner", "the worst corner of a region"
     DIFFERENCE = "difference", "differential bounds"
     EXACT = "exact", "exact rational arithmetic"
+    FINITE = "finite", "enclosures of every input of a finite domain"
     GROWTH = "growth", "gradients of many circuits at once"
     HALVING = "halving", "linear bounds after input splits"
     HULL = "hull", "neuron hulls over the inputs"

@@ -41,14 +41,14 @@ class ByHead(nn.Module):
         self.embed = nn.Embedding(TOKENS, WIDTH)
         self.weight = nn.Parameter(torch.randn(3, 2, WIDTH, 4))
         self.output = nn.Parameter(torch.randn(2, 4, WIDTH))
-        self.norm = nn.RMSNorm(WIDTH)
+        self.norm = nn.RMSNorm(WIDTH, eps=1e-5)
         mask = torch.full((LENGTH, LENGTH), -math.inf).triu(1)
         self.register_buffer("mask", mask, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.norm(self.embed(x))
         q, k, v = (torch.einsum("bpd,hde->bphe", h, self.weight[i]) for i in range(3))
-        scores = torch.einsum("bqhe,bkhe->bhqk", q, k) / 2 + self.mask
+        scores = torch.einsum("bqhe,bkhe->bhqk", q, k) / 2 + self.mask  # type: ignore[operator]
         z = torch.einsum("bhqk,bkhe->bqhe", scores.softmax(-1), v)
         return F.silu(torch.einsum("bqhe,hed->bqd", z, self.output)).sum(1)
 
@@ -104,7 +104,8 @@ class Modules(nn.Module):
         h = h if self.batch_first else h.transpose(0, 1)
         mask = torch.tensor([False, False, True, False]).expand(len(x), -1)
         out = h + self.attend(h, h, h, key_padding_mask=mask, need_weights=False)[0]
-        return out[:, 0] if self.batch_first else out[0]
+        first: Tensor = out[:, 0] if self.batch_first else out[0]
+        return first
 
 
 class Encoder(nn.Module):

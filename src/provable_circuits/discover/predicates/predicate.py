@@ -21,11 +21,11 @@ from provable_circuits.claims.claim import Claim
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
+from provable_circuits.verify.choice import verifier_of
 from provable_circuits.verify.configuration import DEFAULT, Configuration
 from provable_circuits.verify.deadline import limits
 from provable_circuits.verify.stage import Stage
 from provable_circuits.verify.verdict import Held, Refuted, Verdict, Witness
-from provable_circuits.verify.verifier import Verifier
 
 
 def faithful(verdict: Verdict) -> bool:
@@ -136,7 +136,7 @@ class Decided(Predicate):
     ) -> None:
         self.components = components
         self.claim = claim
-        self.verifier = Verifier(
+        self.verifier = verifier_of(
             components, claim, seed=seed, device=device, configuration=configuration
         )
         usual = configuration.limits.question_seconds

@@ -70,9 +70,9 @@ class Normalise(Op):
         lowest = torch.where(low < 0, low / narrow, low / wide)
         highest = torch.where(high > 0, high / narrow, high / wide)
         lowest, highest = settle(down(lowest), up(highest))
-        most = math.sqrt(count) * (1 + 1e-12)
+        reach = math.sqrt(count) * (1 + 1e-12)
         if self.epsilon > 0:
-            lowest, highest = lowest.clamp(-most, most), highest.clamp(-most, most)
+            lowest, highest = lowest.clamp(-reach, reach), highest.clamp(-reach, reach)
         else:
             open_ = narrow == 0
             lowest = lowest.masked_fill(open_.expand_as(lowest), -math.inf)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from provable_circuits.network.ops.base import OnnxWriter, Op, Shape, ShapeError, expect_count
-from provable_circuits.rounding import TINY, Interval, down, gamma, midpoint, settle, up
+from provable_circuits.rounding import TINY, Interval, all_finite, down, gamma, midpoint, settle, up
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,8 @@ class MatMul(Op):
         # What underflows in error * other is less than TINY, once for each term.
         radius = radius + terms * TINY * (1 + (size + a).amax(-1, keepdim=True))
         radius = radius * (1 + 4 * gamma(terms + 8)) + (terms + 4) * TINY
-        radius = radius.masked_fill(~value.isfinite(), math.inf)
+        if not all_finite(value):
+            radius = radius.masked_fill(~value.isfinite(), math.inf)
         return settle(down(value - radius), up(value + radius))
 
     def write_onnx(self, writer: OnnxWriter, *inputs: str) -> str:

@@ -86,8 +86,8 @@ class Layout:
         length = value.shape[place]
         if length == 1:
             return value.squeeze(place) if self.alone else value
-        parts = value.unflatten(place, (self.outer, batch, self.inner))
-        first = parts.select(place + 1, 0)
+        parts: Tensor = value.unflatten(place, (self.outer, batch, self.inner))
+        first: Tensor = parts.select(place + 1, 0)
         if not torch.equal(parts, first.unsqueeze(place + 1).expand_as(parts)):
             raise ShapeError("its constant differs between the samples of a batch.")
         first = first.flatten(place, place + 1)

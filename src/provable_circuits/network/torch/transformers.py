@@ -176,7 +176,7 @@ def _divide(r: Reading) -> str:
 
 def _softmax(r: Reading) -> str:
     dim = layout(r, 0).place(int(r.argument(1, "dim")) % rank(r, 0))
-    return r.add(ops.Softmax(dim), r.source(), layer=r.layer)
+    return r.add(ops.Softmax(dim), r.source(), layer=r.name)
 
 
 def _filled(r: Reading, source: str, mask: Tensor, value: float) -> str:
@@ -246,7 +246,7 @@ def _attention(r: Reading) -> str:
         else:
             scores = _shifted(r, scores, part)
     last = len(r.builder[scores].shape) - 1
-    weights = r.add(ops.Softmax(last), scores, layer=r.layer)
+    weights = r.add(ops.Softmax(last), scores, layer=r.name)
     return r.add(ops.MatMul(), weights, value)
 
 
