@@ -6,7 +6,7 @@ import torch
 from tests.verify.finite.attention import DOMAIN, captured
 
 from provable_circuits.network.graph import Graph
-from provable_circuits.network.narrowing import Part, narrowed
+from provable_circuits.network.narrowing import Span, narrowed
 
 
 def test_only_the_last_position_is_computed_behind_attention() -> None:
@@ -42,7 +42,7 @@ def test_tensors_that_are_wanted_whole_stay_whole() -> None:
 
 
 def test_a_part_of_what_broadcasts() -> None:
-    part = Part(0, 1, 3, 1)
+    part = Span(0, 1, 3, 1)
     value = torch.arange(8.0).reshape(4, 2)
     assert part.of(value, 2).tolist() == [[2.0, 3.0], [4.0, 5.0]]
     assert part.of(value[:1], 2).tolist() == [[0.0, 1.0]]

@@ -234,7 +234,7 @@ class KLDivergence(Metric):
         return (wanted.exp() * (wanted - got)).sum(-1) - self.tolerance
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SameAnswer(Metric):
     """The circuit's largest output is the network's, by more than ``margin``.
 
@@ -268,3 +268,7 @@ class SameAnswer(Metric):
         targets = target_outputs(self.target, anchor)
         others = output.scatter(-1, targets.expand(output.shape[:-1]).unsqueeze(-1), -math.inf)
         return others.amax(-1) - _at(output, targets) + self.margin
+
+    def __repr__(self) -> str:
+        target = "one for each input" if isinstance(self.target, tuple) else repr(self.target)
+        return f"SameAnswer(margin={self.margin:g}, target={target})"

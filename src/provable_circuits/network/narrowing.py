@@ -54,7 +54,7 @@ EACH = (
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Span:
     """The places of one per-sample dimension that are read."""
 
     dim: int
@@ -77,10 +77,10 @@ class Part:
         return Slice(self.dim, self.start, self.stop, self.step)
 
 
-Parts = dict[str, Part | None]
+Spans = dict[str, Span | None]
 
 
-def narrowed(graph: Graph, keep: Iterable[str] = ()) -> tuple[Graph, Parts]:
+def narrowed(graph: Graph, keep: Iterable[str] = ()) -> tuple[Graph, Spans]:
     """The graph without what is not read, and of each tensor the part that is left, if not all.
 
     Args:
@@ -114,12 +114,12 @@ def narrowed(graph: Graph, keep: Iterable[str] = ()) -> tuple[Graph, Parts]:
     return narrow, {name: parts[name] for name in parts if names[name] in narrow}
 
 
-def _parts(graph: Graph, keep: set[str]) -> Parts:
+def _parts(graph: Graph, keep: set[str]) -> Spans:
     """The part of each tensor that is read; None for all of it."""
-    wanted: dict[str, list[Part | None]] = {node.name: [] for node in graph.nodes}
+    wanted: dict[str, list[Span | None]] = {node.name: [] for node in graph.nodes}
     for name in [*graph.outputs, *keep]:
         wanted[name].append(None)
-    found: Parts = {}
+    found: Spans = {}
     for node in reversed(graph.nodes):
         asked = wanted[node.name]
         part = asked[0] if asked and all(other == asked[0] for other in asked) else None
@@ -131,7 +131,7 @@ def _parts(graph: Graph, keep: set[str]) -> Parts:
     return found
 
 
-def _passes(node: Node, part: Part, graph: Graph) -> bool:
+def _passes(node: Node, part: Span, graph: Graph) -> bool:
     """Whether a part of an operation's output can be computed from parts of its inputs."""
     op, rank = node.op, len(node.shape)
     if isinstance(op, (*EACH, Permute)):
@@ -145,11 +145,11 @@ def _passes(node: Node, part: Part, graph: Graph) -> bool:
     return isinstance(op, MatMul)
 
 
-def _read(node: Node, place: int, part: Part | None, graph: Graph) -> Part | None:
+def _read(node: Node, place: int, part: Span | None, graph: Graph) -> Span | None:
     """The part of one input that is read for a part of the output."""
     op = node.op
     if isinstance(op, Slice) and part is None:
-        return Part(op.dim, op.start, op.stop, op.step)
+        return Span(op.dim, op.start, op.stop, op.step)
     if part is None:
         return None
     if isinstance(op, Permute):
@@ -162,7 +162,7 @@ def _read(node: Node, place: int, part: Part | None, graph: Graph) -> Part | Non
     return part
 
 
-def _cut(op: Op, part: Part, rank: int) -> Op:
+def _cut(op: Op, part: Span, rank: int) -> Op:
     """The operation for a part of its output, its constants cut alike."""
     if not isinstance(op, Affine | Divide | Fill):
         return op

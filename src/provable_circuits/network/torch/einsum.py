@@ -9,7 +9,7 @@ from torch import Tensor
 
 from provable_circuits.network import ops
 from provable_circuits.network.ops import ShapeError, as_parameter
-from provable_circuits.network.torch.layout import Layout
+from provable_circuits.network.torch.layout import BatchPlace
 from provable_circuits.network.torch.operands import network
 from provable_circuits.network.torch.readers import Reading
 
@@ -34,7 +34,7 @@ def einsum(r: Reading) -> str:
     if len(batch) != 1 or not alone or not batch <= set(right):
         raise ShapeError("the batch must be one letter, of its own, in operands and result.")
     (sample,) = batch
-    r.layouts[r.node] = Layout(right.index(sample))
+    r.layouts[r.node] = BatchPlace(right.index(sample))
     wanted = [letter for letter in right if letter != sample]
     given = [_operand(r, value, own, sample) for value, own in zip(values, letters, strict=True)]
     if len(given) == 1:

@@ -31,7 +31,7 @@ from provable_circuits.errors import (
 )
 from provable_circuits.network.graph import Graph, GraphBuilder
 from provable_circuits.network.ops import ShapeError, as_parameter
-from provable_circuits.network.torch.layout import Layout
+from provable_circuits.network.torch.layout import BatchPlace
 from provable_circuits.network.torch.readers import READERS, Reading, supported_operations
 from provable_circuits.network.torch.transformers import TRANSFORMER_READERS, WITHOUT_VALUES
 
@@ -196,7 +196,7 @@ class _ModuleWalk:
         self.constants: dict[fx.Node, Any] = {}
         self.tensors: dict[fx.Node, str] = {}
         self.origins: dict[fx.Node, str] = {}
-        self.layouts: dict[fx.Node, Layout] = {}
+        self.layouts: dict[fx.Node, BatchPlace] = {}
         self.parts: dict[fx.Node, tuple[str, ...]] = {}
         self.example = example
 
@@ -223,7 +223,7 @@ class _ModuleWalk:
                 shape = tuple(self.example.shape[1:])
                 integer = not self.example.is_floating_point()
                 self.tensors[nodes[name]] = self.builder.input(name, shape, integer=integer)
-                self.layouts[nodes[name]] = Layout()
+                self.layouts[nodes[name]] = BatchPlace()
             elif spec.target is not None:
                 value = as_parameter(stored[spec.target].cpu())
                 named = spec.kind in (InputKind.PARAMETER, InputKind.BUFFER)

@@ -5,9 +5,9 @@ and folds heads into it. A captured tensor has one dimension of ``outer * batch 
 without the batch, that dimension has ``outer * inner`` entries and is dropped if that is one. The
 order of a sample's values does not change, so a reshaping of the tensor is one of the sample.
 
-    >>> Layout(1).reshaped((5, 2, 12), (5, 8, 3), 2)
-    Layout(dim=1, outer=1, inner=4)
-    >>> Layout(1).sample((5, 2, 12), 2)
+    >>> BatchPlace(1).reshaped((5, 2, 12), (5, 8, 3), 2)
+    BatchPlace(dim=1, outer=1, inner=4)
+    >>> BatchPlace(1).sample((5, 2, 12), 2)
     (5, 12)
 """
 
@@ -23,7 +23,7 @@ from provable_circuits.network.ops import Shape, ShapeError
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class BatchPlace:
     """The batch is in dimension ``dim``, behind ``outer`` and before ``inner`` other entries."""
 
     dim: int = 0
@@ -33,7 +33,7 @@ class Layout:
     @property
     def plain(self) -> bool:
         """Whether the batch is the first dimension, and alone there."""
-        return self == Layout()
+        return self == BatchPlace()
 
     @property
     def alone(self) -> bool:
@@ -53,14 +53,14 @@ class Layout:
             raise ShapeError("it acts across the samples of a batch.")
         return dim - 1 if dim > self.dim and self.alone else dim
 
-    def permuted(self, order: list[int]) -> tuple[Layout, tuple[int, ...]]:
+    def permuted(self, order: list[int]) -> tuple[BatchPlace, tuple[int, ...]]:
         """After a permutation, and the permutation of the sample."""
-        after = Layout(order.index(self.dim), self.outer, self.inner)
+        after = BatchPlace(order.index(self.dim), self.outer, self.inner)
         if not self.alone:
             return after, tuple(order)
         return after, tuple(self.place(dim) for dim in order if dim != self.dim)
 
-    def reshaped(self, before: Shape, after: Shape, batch: int) -> Layout:
+    def reshaped(self, before: Shape, after: Shape, batch: int) -> BatchPlace:
         """After a reshaping; the first dimension that can hold the batch alone, else any."""
         outer = math.prod(before[: self.dim]) * self.outer
         inner = self.inner * math.prod(before[self.dim + 1 :])
@@ -68,7 +68,7 @@ class Layout:
         for dim, length in enumerate(after):
             front, back = math.prod(after[:dim]), math.prod(after[dim + 1 :])
             if front and back and outer % front == 0 and inner % back == 0:
-                layout = Layout(dim, outer // front, inner // back)
+                layout = BatchPlace(dim, outer // front, inner // back)
                 if length == layout.outer * batch * layout.inner:
                     found.append(layout)
         if not found:

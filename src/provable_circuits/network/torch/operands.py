@@ -9,7 +9,7 @@ from torch import Tensor, fx
 
 from provable_circuits.network import ops
 from provable_circuits.network.ops import Shape, ShapeError, as_parameter
-from provable_circuits.network.torch.layout import Layout
+from provable_circuits.network.torch.layout import BatchPlace
 from provable_circuits.network.torch.readers import Reading
 
 
@@ -29,7 +29,7 @@ def rank(r: Reading, position: int) -> int:
     return len(size(r.node.args[position]))
 
 
-def layout(r: Reading, position: int) -> Layout:
+def layout(r: Reading, position: int) -> BatchPlace:
     """Where the batch is in an operand."""
     value = r.node.args[position]
     if not network(r, value):
@@ -37,7 +37,7 @@ def layout(r: Reading, position: int) -> Layout:
     return r.layouts[value]  # type: ignore[index]
 
 
-def constant(r: Reading, value: Any, full: int, own: Layout) -> Tensor:
+def constant(r: Reading, value: Any, full: int, own: BatchPlace) -> Tensor:
     """A constant operand beside a tensor of ``full`` dimensions, for one sample."""
     held = torch.as_tensor(value)
     keeps = isinstance(value, Tensor) and held.is_floating_point()
@@ -51,7 +51,7 @@ def expanded(r: Reading, given: Any, other: Any) -> tuple[str, Tensor]:
     full, own = len(size(given)), r.layouts[given]
     held = torch.as_tensor(other)
     grown = max(held.ndim, full)
-    after = Layout(own.dim + grown - full, own.outer, own.inner)
+    after = BatchPlace(own.dim + grown - full, own.outer, own.inner)
     value = constant(r, other, grown, after)
     name = r.tensors[given]
     shape = r.builder[name].shape
@@ -73,7 +73,7 @@ def elementwise(r: Reading, first: Any, second: Any) -> tuple[str, str]:
     ranks = [len(size(node)) for node in (first, second)]
     most = max(ranks)
     places = {
-        Layout(r.layouts[node].dim + most - own, r.layouts[node].outer, r.layouts[node].inner)
+        BatchPlace(r.layouts[node].dim + most - own, r.layouts[node].outer, r.layouts[node].inner)
         for node, own in zip((first, second), ranks, strict=True)
     }
     if len(places) != 1:
@@ -85,7 +85,7 @@ def elementwise(r: Reading, first: Any, second: Any) -> tuple[str, str]:
     return left, right
 
 
-def reordered(r: Reading, source: str, own: Layout, order: list[int]) -> str:
+def reordered(r: Reading, source: str, own: BatchPlace, order: list[int]) -> str:
     """The dimensions of a captured tensor in another order."""
     r.layouts[r.node], sample = own.permuted(order)
     if list(sample) == list(range(len(sample))):
@@ -112,7 +112,7 @@ def matrix_product(r: Reading, first: Any, second: Any) -> str:
         if network(r, value):
             own = r.layouts[value]
             lead = full - len(size(value))
-            places.add(Layout(own.dim + lead, own.outer, own.inner))
+            places.add(BatchPlace(own.dim + lead, own.outer, own.inner))
             names.append(r.tensors[value])
         else:
             names.append("")

@@ -14,7 +14,7 @@ from provable_circuits.network import ops
 from provable_circuits.network.graph import GraphBuilder
 from provable_circuits.network.ops import Op, Shape, ShapeError, as_parameter
 from provable_circuits.network.ops.layers import Pair
-from provable_circuits.network.torch.layout import Layout
+from provable_circuits.network.torch.layout import BatchPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Reading:
     builder: GraphBuilder
     tensors: Mapping[fx.Node, str]
     constants: Mapping[fx.Node, Any]
-    layouts: dict[fx.Node, Layout]
+    layouts: dict[fx.Node, BatchPlace]
     parts: dict[fx.Node, tuple[str, ...]]
     batch: int
 

@@ -1,6 +1,6 @@
 """How the operations of transformers are read: tokens, attention, masks, norms, and shapes.
 
-These readers know where the batch is (``Layout``), so that it may be any dimension, or be folded
+These readers know where the batch is (``BatchPlace``): it may be any dimension, or be folded
 into one, as ``nn.MultiheadAttention`` does.
 """
 
@@ -16,7 +16,7 @@ from torch import Tensor, fx
 from provable_circuits.network import ops
 from provable_circuits.network.ops import Op, ShapeError, as_parameter
 from provable_circuits.network.torch.einsum import einsum
-from provable_circuits.network.torch.layout import Layout
+from provable_circuits.network.torch.layout import BatchPlace
 from provable_circuits.network.torch.operands import (
     constant,
     elementwise,
@@ -79,7 +79,7 @@ def _table(r: Reading, value: Tensor, dim: int, tokens: Any) -> str:
         *range(count),
         *range(count + lead, count + lead + len(after)),
     ]
-    r.layouts[r.node] = Layout(own.dim + lead, own.outer, own.inner)
+    r.layouts[r.node] = BatchPlace(own.dim + lead, own.outer, own.inner)
     return r.add(ops.Permute(tuple(order)), rows) if lead else rows
 
 
@@ -294,7 +294,7 @@ def _reduce(r: Reading, kind: type[ops.Sum] | type[ops.Mean]) -> str:
     keep = bool(r.argument(2, "keepdim", False))
     if not keep:
         gone = sum(dim % full < own.dim for dim in listed)
-        r.layouts[r.node] = Layout(own.dim - gone, own.outer, own.inner)
+        r.layouts[r.node] = BatchPlace(own.dim - gone, own.outer, own.inner)
     return r.unary(kind(dims, math.prod(r.shape()[dim] for dim in dims), keep))
 
 
@@ -308,7 +308,7 @@ def _reshape(r: Reading) -> str:
 
 def _expand(r: Reading) -> str:
     own, lead = layout(r, 0), len(size(r.node)) - rank(r, 0)
-    r.layouts[r.node] = Layout(own.dim + lead, own.outer, own.inner)
+    r.layouts[r.node] = BatchPlace(own.dim + lead, own.outer, own.inner)
     shape = r.layouts[r.node].sample(size(r.node), r.batch)
     source = r.source()
     if len(shape) != len(r.shape()):
@@ -339,7 +339,7 @@ def _select(r: Reading) -> str:
     place = own.place(dim)
     shape = r.shape()
     index = int(r.argument(2, "index")) % shape[place]
-    r.layouts[r.node] = Layout(own.dim - (dim < own.dim), own.outer, own.inner)
+    r.layouts[r.node] = BatchPlace(own.dim - (dim < own.dim), own.outer, own.inner)
     part = r.unary(ops.Slice(place, index, index + 1))
     return r.add(ops.Reshape((*shape[:place], *shape[place + 1 :])), part)
 
@@ -372,7 +372,7 @@ def _split(r: Reading) -> str:
         start += length
     r.parts[r.node] = tuple(parts)
     if name == "unbind":
-        r.layouts[r.node] = Layout(own.dim - (dim < own.dim), own.outer, own.inner)
+        r.layouts[r.node] = BatchPlace(own.dim - (dim < own.dim), own.outer, own.inner)
     return parts[0]
 
 
@@ -389,7 +389,7 @@ def _joined(r: Reading, stack: bool) -> str:
     first = next(value for value in values if network(r, value))
     own, full = r.layouts[first], len(size(first))
     dim = int(r.argument(1, "dim", 0)) % (full + stack)
-    after = own if not stack else Layout(own.dim + (dim <= own.dim), own.outer, own.inner)
+    after = own if not stack else BatchPlace(own.dim + (dim <= own.dim), own.outer, own.inner)
     place = after.place(dim)
     names = []
     for value in values:

@@ -29,7 +29,7 @@ from provable_circuits.verify.finite.tail import Outputs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Comparison:
+class MetricBounds:
     """A metric beside the network's outputs.
 
     Attributes:
@@ -47,7 +47,7 @@ class Comparison:
     rivals: Tensor
 
     @classmethod
-    def of(cls, claim: Claim, reference: Interval) -> Comparison:
+    def of(cls, claim: Claim, reference: Interval) -> MetricBounds:
         """The comparison of a claim; refused where the network's own answer is a tie."""
         metric = claim.metric
         lower, upper = reference

@@ -33,7 +33,7 @@ from provable_circuits.network.narrowing import narrowed
 from provable_circuits.network.ops import Slice
 from provable_circuits.rounding import Interval, down, up
 from provable_circuits.verify.deadline import Deadline, OutOfTime, limits
-from provable_circuits.verify.finite.comparison import Comparison
+from provable_circuits.verify.finite.comparison import MetricBounds
 from provable_circuits.verify.finite.propagation import Patches, Propagation
 from provable_circuits.verify.finite.tail import Outputs, Tail, tail_of
 from provable_circuits.verify.outcome import Reason
@@ -96,7 +96,7 @@ class FiniteVerifier:
         self._bound = math.inf
         self._cache: dict[str, Interval] = {}
         self._output: Outputs | None = None
-        self._comparison: Comparison | None = None
+        self._comparison: MetricBounds | None = None
         self._hard: list[int] = []
         self._tails: dict[str, Tail | None] = {}
 
@@ -169,13 +169,13 @@ class FiniteVerifier:
 
     # The network and the base circuit
 
-    def _network(self, deadline: Deadline) -> Comparison:
+    def _network(self, deadline: Deadline) -> MetricBounds:
         """Enclosures of the network's outputs, and what the claim compares them with."""
         if self._comparison is None:
             full = self.components.full()
             names = self.propagation.frontier if self._caches else ()
             output, kept = self._pass({}, {}, names, deadline)
-            self._comparison = Comparison.of(self.claim, output)
+            self._comparison = MetricBounds.of(self.claim, output)
             _, most = self._comparison.bounds(output, slice(None))
             if self._equality or bool(self._comparison.holds(most).all()):
                 self._become(full.bits, Outputs.of(output), kept, float(most.max()))
