@@ -7,9 +7,6 @@ answer on each of them. Run with ``python examples/transformer.py``; it takes so
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import torch
 from torch import Tensor, nn
 
@@ -37,26 +34,18 @@ class Model(nn.Module):
         return answer
 
 
-def main(folder: Path) -> None:
-    """Train, find a circuit, and say what was proved."""
-    torch.manual_seed(0)
-    domain = pc.Tokens([range(TOKENS), range(TOKENS), [TOKENS]])
-    tokens = domain.inputs.long()
-    labels = (tokens[:, 0] - tokens[:, 1]).abs()
-    model = Model()
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
-    for _ in range(400):
-        optimiser.zero_grad()
-        nn.functional.cross_entropy(model(tokens), labels).backward()
-        optimiser.step()
+torch.manual_seed(0)
+domain = pc.Tokens([range(TOKENS), range(TOKENS), [TOKENS]])
+tokens = domain.inputs.long()
+labels = (tokens[:, 0] - tokens[:, 1]).abs()
+model = Model()
+optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+for _ in range(400):
+    optimiser.zero_grad()
+    nn.functional.cross_entropy(model(tokens), labels).backward()
+    optimiser.step()
 
-    graph = pc.Graph.from_torch(model, tokens[:2])
-    claim = pc.Claim(domain, pc.Mean(domain), pc.SameAnswer(target=labels))
-    result = pc.discover(graph, claim, ["head", "neuron"], "repeated-greedy")
-    print(result)
-    result.draw(folder / "transformer.svg")
-    print(f"A picture of it is in {folder / 'transformer.svg'}.")
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path())
+graph = pc.Graph.from_torch(model, tokens[:2])
+claim = pc.Claim(domain, pc.Mean(domain), pc.SameAnswer(target=labels.tolist()))
+result = pc.discover(graph, claim, ["head", "neuron"], "repeated-greedy")
+print(result)  # result.draw("circuit.svg") makes a picture of it

@@ -45,7 +45,8 @@ class ModularAddition(nn.Module):
         x = self.embed[tokens] + self.position
         x = x + self.attn(x)
         x = x + self.mlp(x)
-        return x[:, -1] @ self.unembed
+        answer: Tensor = x[:, -1] @ self.unembed
+        return answer
 
 
 class Compiled(nn.Module):

@@ -23,10 +23,14 @@ def verifier_of(
 ) -> Verifier | FiniteVerifier | UnrelaxedVerifier:
     """The verifier of a claim about a network's circuits; see ``Verifier``."""
     if isinstance(claim, Claim) and claim.finite:
-        return FiniteVerifier(components, claim, seed=seed, device=device, reuse=reuse)
+        return FiniteVerifier(
+            components, claim, seed=seed, device=device, reuse=reuse, configuration=configuration
+        )
     right = isinstance(components, Components) and isinstance(claim, Claim)
     if right and not relaxable(components):
-        return UnrelaxedVerifier(components, claim, seed=seed, device=device)
+        return UnrelaxedVerifier(
+            components, claim, seed=seed, device=device, configuration=configuration
+        )
     return Verifier(
         components, claim, seed=seed, device=device, reuse=reuse, configuration=configuration
     )

@@ -25,6 +25,7 @@ from provable_circuits.network.ops import (
     Square,
     Tanh,
 )
+from provable_circuits.verify.configuration import DEFAULT, Configuration
 from provable_circuits.verify.outcome import Reason
 from provable_circuits.verify.stage import Stage
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
@@ -47,6 +48,7 @@ class UnrelaxedVerifier:
         claim: the claim.
         seed: not used.
         device: not used.
+        configuration: not used.
     """
 
     small = False
@@ -59,9 +61,10 @@ class UnrelaxedVerifier:
         *,
         seed: int = 0,
         device: torch.device | str = "cpu",
+        configuration: Configuration = DEFAULT,
     ) -> None:
         claim.check(components.graph)
-        self.components, self.claim = components, claim
+        self.components, self.claim, self.configuration = components, claim, configuration
         self.seed, self.device = arguments.seed(seed), torch.device(device)
 
     def ask(

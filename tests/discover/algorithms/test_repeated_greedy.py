@@ -45,7 +45,7 @@ def test_the_circuit_left_is_locally_minimal_and_every_component_has_a_witness()
         assert kept.status == "necessary"
         verdict = kept.verdict
         assert isinstance(verdict, pc.Refuted)
-        patch = claim.patching.values(result.circuit.components)  # type: ignore[attr-defined]
+        patch = claim.patching.values(result.circuit.components)
         smaller = result.circuit.remove(name)
         output = smaller.run(verdict.witness.z, patch, torch.float64)
         reference = graph.run(verdict.witness.z, torch.float64)

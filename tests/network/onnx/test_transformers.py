@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,7 +16,7 @@ from provable_circuits.errors import UnsupportedOperationError
 from provable_circuits.network.graph import Graph
 from provable_circuits.network.onnx.transformers import TRANSFORMER_READERS
 
-Case = tuple[str, list[np.ndarray], dict[str, object]]
+Case = tuple[str, list[Any], dict[str, Any]]
 """An operation, the constants behind its first input, and its attributes."""
 
 MASK = np.array([[[True]], [[False]]])

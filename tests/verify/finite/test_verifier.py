@@ -11,7 +11,7 @@ from tests.verify.finite.attention import DOMAIN, captured
 import provable_circuits as pc
 from provable_circuits.network.graph import GraphBuilder
 from provable_circuits.network.ops import Linear, ReLU, Softmax
-from provable_circuits.verify.finite import verifier as module
+from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.finite.verifier import FiniteVerifier
 from provable_circuits.verify.outcome import Reason
 from provable_circuits.verify.stage import Stage
@@ -32,7 +32,7 @@ PATCHINGS = [pc.Zero(), pc.Mean(DOMAIN), pc.Constant(0.25)]
 def worst(circuit: pc.Circuit, claim: pc.Claim) -> float:
     """The largest excess over all inputs, and positions, by plain runs."""
     graph = circuit.components.graph
-    patch = claim.patching.values(circuit.components)  # type: ignore[attr-defined]
+    patch = claim.patching.values(circuit.components)
     output = circuit.run(claim.centers, patch, torch.float64)
     reference = graph.run(claim.centers, torch.float64)
     if output.ndim == 2:
@@ -184,18 +184,18 @@ def test_limits_in_nodes_are_inputs() -> None:
     assert FiniteVerifier(components, claim).ask(circuit, max_nodes=27).proved
 
 
-def test_domains_in_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_domains_in_several_chunks() -> None:
     graph = captured(2)
     components = graph.components(["head", "neuron"])
     claim = pc.Claim(DOMAIN, pc.Mean(DOMAIN), pc.MaxAbs(3.0))
     pairs = itertools.combinations(components.names, 2)
     circuits = [components.full().remove(*pair) for pair in pairs]
     whole = [FiniteVerifier(components, claim).ask(circuit).kind for circuit in circuits]
-    monkeypatch.setattr(module, "CHUNK_NUMBERS", 64)
-    verifier = FiniteVerifier(components, claim)
+    tuned = DEFAULT.changed(finite={"chunk_numbers": 64})
+    verifier = FiniteVerifier(components, claim, configuration=tuned)
     assert [verifier.ask(circuit).kind for circuit in circuits] == whole
-    monkeypatch.setattr(module, "CACHE_NUMBERS", 0)
-    verifier = FiniteVerifier(components, claim)
+    tuned = tuned.changed(finite={"cache_numbers": 0})
+    verifier = FiniteVerifier(components, claim, configuration=tuned)
     assert [verifier.ask(circuit).kind for circuit in circuits] == whole
     assert set(whole) == {"proved", "refuted"}
 

@@ -31,7 +31,6 @@ import torch
 from torch import Tensor
 
 from provable_circuits.claims.claim import Claim
-from provable_circuits.claims.patching import FixedPatching
 from provable_circuits.discover.algorithms.greedy import greedy
 from provable_circuits.discover.predicates.predicate import faithful
 from provable_circuits.discover.search import Search
@@ -73,7 +72,7 @@ def _without_pairs(search: Search, circuit: Circuit) -> Circuit:
 
 def opposite_pairs(circuit: Circuit, claim: Claim | None) -> list[tuple[str, str]]:
     """Pairs of components whose effects cancel, those that cancel best first."""
-    if claim is None or not isinstance(claim.patching, FixedPatching) or len(circuit) < 2:
+    if claim is None or not claim.patching.is_fixed or len(circuit) < 2:
         return []
     points = claim.centers
     points = points[:: max(1, len(points) // SAMPLE)][:SAMPLE]

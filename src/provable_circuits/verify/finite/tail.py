@@ -17,9 +17,6 @@ from provable_circuits.network.ops import LinearOp
 from provable_circuits.rounding import TINY, Interval, all_finite, down, gamma, midpoint, up
 from provable_circuits.verify.finite.propagation import Propagation
 
-LARGEST = 2**24
-"""Numbers in the largest tensor while a tail's matrix is made."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outputs:
@@ -87,14 +84,23 @@ class Tail:
         return Outputs(value, total if all_finite(value) else math.inf)
 
 
-def tail_of(propagation: Propagation, site: Site, positions: Tensor | None) -> Tail | None:
-    """The tail of a site; None if something behind it is not linear, or it would be too large."""
+def tail_of(
+    propagation: Propagation, site: Site, positions: Tensor | None, most: int
+) -> Tail | None:
+    """The tail of a site; None if something behind it is not linear, or it would be too large.
+
+    Args:
+        propagation: the network.
+        site: the site.
+        positions: of outputs with positions, those that count.
+        most: numbers in the largest tensor on the way.
+    """
     graph, reached = propagation.graph, propagation.downstream[site.tensor]
     nodes = [n for n in graph.nodes if n.name in reached and n.name != site.tensor]
     count = math.prod(site.layer.shape)
     numbers = max([math.prod(node.shape) for node in nodes], default=1) * count
     maps = {node.name: _without_offset(propagation.ops[node.name]) for node in nodes}
-    if graph.outputs[0] not in reached or numbers > LARGEST or None in maps.values():
+    if graph.outputs[0] not in reached or numbers > most or None in maps.values():
         return None
     if any(other.tensor in maps for other in propagation.components.sites):
         return None

@@ -24,7 +24,6 @@ from provable_circuits import arguments
 from provable_circuits.arguments import instance, refused
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.metrics import LogitDifference, MaxAbs, Norm
-from provable_circuits.claims.patching import FixedPatching
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
@@ -32,6 +31,7 @@ from provable_circuits.network.graph import Graph, Node
 from provable_circuits.network.narrowing import narrowed
 from provable_circuits.network.ops import Slice
 from provable_circuits.rounding import Interval, down, up
+from provable_circuits.verify.configuration import DEFAULT, Configuration
 from provable_circuits.verify.deadline import Deadline, OutOfTime, limits
 from provable_circuits.verify.finite.comparison import MetricBounds
 from provable_circuits.verify.finite.propagation import Patches, Propagation
@@ -39,20 +39,6 @@ from provable_circuits.verify.finite.tail import Outputs, Tail, tail_of
 from provable_circuits.verify.outcome import Reason
 from provable_circuits.verify.stage import Stage
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
-
-CHUNK_NUMBERS = 2**22
-"""Numbers in the largest tensor of a chunk of inputs: 32 MB."""
-
-CACHE_NUMBERS = 2**27
-"""Numbers of kept tensors, both ends: 1 GB."""
-
-REMEMBERED = 96
-"""Hard inputs that every circuit is tried at first."""
-
-CLOSE = 8
-"""Inputs that are looked at for an exact tie."""
-
-USUAL_SECONDS = 45.0
 
 
 class FiniteVerifier:
@@ -63,7 +49,8 @@ class FiniteVerifier:
         claim: the claim; its domains are finite.
         reuse: whether a question may start from what earlier ones showed.
         seed: not used: nothing here is random.
-        device: must be the CPU.
+        device: not used: everything is computed on the CPU.
+        configuration: the limits of a question.
     """
 
     small = False
@@ -77,12 +64,14 @@ class FiniteVerifier:
         seed: int = 0,
         device: torch.device | str = "cpu",
         reuse: bool = True,
+        configuration: Configuration = DEFAULT,
     ) -> None:
         expected = "Components, as from graph.components()"
         instance("components", components, Components, expected, "FiniteVerifier")
         claim.check(components.graph)
         self.components, self.claim, self.reuse = components, claim, reuse
         self.seed, self.device = arguments.seed(seed), torch.device("cpu")
+        self.configuration, self._tuning = configuration, configuration.finite
         self.points = claim.centers
         self.positions = None if claim.positions is None else torch.tensor(claim.positions)
         patches = _patches(components, claim)
@@ -116,7 +105,8 @@ class FiniteVerifier:
         budget: float | None = None,
     ) -> Verdict:
         """Prove or refute the claim of ``circuit``; nodes are inputs that are enclosed anew."""
-        seconds, max_nodes = limits(timeout, max_nodes, USUAL_SECONDS)
+        usual = self.configuration.limits.question_seconds
+        seconds, max_nodes = limits(timeout, max_nodes, usual)
         deadline = Deadline.after(seconds, max_nodes, budget)
         circuit = self._own(circuit)
         if not self.reuse:
@@ -185,7 +175,7 @@ class FiniteVerifier:
     def _caches(self) -> bool:
         graph = self.propagation.graph
         numbers = sum(math.prod(graph[name].shape) for name in self.propagation.frontier)
-        return self.reuse and 2 * numbers * len(self.points) <= CACHE_NUMBERS
+        return self.reuse and 2 * numbers * len(self.points) <= self._tuning.cache_numbers
 
     @property
     def _equality(self) -> bool:
@@ -202,7 +192,7 @@ class FiniteVerifier:
 
     def _chunks(self) -> list[slice]:
         largest = max(math.prod(node.shape) for node in self.propagation.graph.nodes)
-        size = max(1, CHUNK_NUMBERS // largest)
+        size = max(1, self._tuning.chunk_numbers // largest)
         return [slice(i, i + size) for i in range(0, len(self.points), size)]
 
     def _pass(
@@ -299,7 +289,7 @@ class FiniteVerifier:
     def _remember(self, rows: Sequence[int]) -> None:
         if self.reuse:
             kept = [row for row in self._hard if row not in rows]
-            self._hard = [*rows, *kept][:REMEMBERED]
+            self._hard = [*rows, *kept][: self._tuning.remembered]
 
     def _by_tail(self, circuit: Circuit, name: str, units: Tensor) -> Verdict | None:
         """The answer by an affine tail; None where there is none or it does not decide."""
@@ -308,7 +298,9 @@ class FiniteVerifier:
         if name not in self._tails:
             sites = {site.tensor: site for site in self.propagation.components.sites}
             positions = None if self._selected else self.positions
-            self._tails[name] = tail_of(self.propagation, sites[name], positions)
+            self._tails[name] = tail_of(
+                self.propagation, sites[name], positions, self._tuning.tail_numbers
+            )
         tail = self._tails[name]
         if tail is None:
             return None
@@ -369,7 +361,7 @@ class FiniteVerifier:
             if refuted is not None:
                 return refuted
             open_ = (~comparison.holds(most)).nonzero().flatten()
-            close += [rows.start + int(i) for i in open_[:CLOSE]]
+            close += [rows.start + int(i) for i in open_[: self._tuning.close]]
             bound = max(bound, float(most.max()))
             parts.append((output, kept))
         if close:
@@ -382,7 +374,7 @@ class FiniteVerifier:
 
     def _tied(self, circuit: Circuit, close: Sequence[int]) -> Refuted | None:
         """A refutation at an input that is too close to call but for exact zeros."""
-        for index in close[:CLOSE]:
+        for index in close[: self._tuning.close]:
             witness = self._replay(circuit, index)
             if witness is not None:
                 self._remember([index])
@@ -459,7 +451,7 @@ def _joined(parts: Sequence[Interval]) -> Interval:
 def _patches(components: Components, claim: Claim) -> Patches:
     """The ends of every site's patch."""
     patching = claim.patching
-    if isinstance(patching, FixedPatching):
+    if patching.is_fixed:
         values = patching.values(components)
         return {
             site.tensor: (values[site.tensor].double(), values[site.tensor].double())
