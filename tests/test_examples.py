@@ -16,6 +16,11 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 NOTEBOOK = EXAMPLES / "reading_a_circuit.ipynb"
 
 SAYS = {
+    "transformer.py": [
+        r"Circuit: \d+ of 28 components\n  attn +\d of 4",
+        r"inputs    Tokens\(36 inputs of shape \[3\]\)",
+        r"Minimal: local\n  because every component is necessary",
+    ],
     "own_model.py": [
         r"accuracy [89]\d%",
         r"Circuit: \d+ of 20 components",

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 if find_spec("torch") is not None:
     from provable_circuits.claims.claim import Claim
     from provable_circuits.claims.domains import Ball, Box, Domain, Point
+    from provable_circuits.claims.finite import Finite, Tokens
     from provable_circuits.claims.metrics import (
         KLDivergence,
         LogitDifference,
@@ -16,6 +17,7 @@ if find_spec("torch") is not None:
         MeanSquaredError,
         Metric,
         Norm,
+        SameAnswer,
         WinnerMargin,
     )
     from provable_circuits.claims.patching import (
@@ -35,10 +37,13 @@ if find_spec("torch") is not None:
     from provable_circuits.network.circuit import Circuit
     from provable_circuits.network.components import Component, Components
     from provable_circuits.network.granularity import (
+        Along,
         Blocks,
         Filters,
         Granularity,
         Groups,
+        Heads,
+        MLPs,
         Neurons,
         Patches,
     )
@@ -52,6 +57,7 @@ if find_spec("torch") is not None:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Along",
     "Ball",
     "BlockingSet",
     "Blocks",
@@ -65,13 +71,16 @@ __all__ = [
     "Constant",
     "Domain",
     "Filters",
+    "Finite",
     "Granularity",
     "Graph",
     "Groups",
+    "Heads",
     "Held",
     "IntervalHull",
     "KLDivergence",
     "LogitDifference",
+    "MLPs",
     "MaxAbs",
     "Mean",
     "MeanSquaredError",
@@ -87,6 +96,8 @@ __all__ = [
     "Refuted",
     "Result",
     "Run",
+    "SameAnswer",
+    "Tokens",
     "Undecided",
     "Verdict",
     "Verifier",

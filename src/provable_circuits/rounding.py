@@ -152,8 +152,15 @@ def up(value: Tensor) -> Tensor:
     return torch.nextafter(value, torch.full_like(value, math.inf))
 
 
+def all_finite(value: Tensor) -> bool:
+    """Whether a sum over everything shows that every number is finite; no, if it overflows."""
+    return math.isfinite(float(value.sum()))
+
+
 def settle(lower: Tensor, upper: Tensor) -> Interval:
     """Ends that are NaN become infinite: sound, and no proof."""
+    if all_finite(lower) and all_finite(upper):
+        return lower, upper
     return lower.nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf), upper.nan_to_num(
         nan=math.inf, posinf=math.inf, neginf=-math.inf
     )
@@ -206,7 +213,8 @@ def enclose_linear(op: LinearMap, intervals: Sequence[Interval]) -> Interval:
     if offset is not None:
         radius = radius + error * offset.abs()
     radius = radius * (1 + 2 * gamma(terms + 8)) + (terms + 4) * TINY
-    radius = radius.masked_fill(~value.isfinite(), math.inf)
+    if not all_finite(value):
+        radius = radius.masked_fill(~value.isfinite(), math.inf)
     return settle(down(value - radius), up(value + radius))
 
 

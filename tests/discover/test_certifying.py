@@ -12,8 +12,10 @@ from provable_circuits.proof import certify as certify_module
 from provable_circuits.proof.checker.check import Finding
 from provable_circuits.proof.prover import Prover
 from provable_circuits.verify.certification import certification_limit
+from provable_circuits.verify.configuration import DEFAULT
 
 NODES = 200
+USUAL = DEFAULT.limits.certificate_nodes
 
 
 def dense() -> pc.Graph:
@@ -116,9 +118,9 @@ def test_the_limit_in_seconds_is_honoured(clock: Clock, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("asked", "nodes", "took", "limit"),
     [
-        (None, None, 3.0, (10.0, None)),
-        (None, None, 30.0, (30.0, None)),
-        (2.5, None, 30.0, (2.5, None)),
+        (None, None, 3.0, (10.0, USUAL)),
+        (None, None, 30.0, (30.0, USUAL)),
+        (2.5, None, 30.0, (2.5, USUAL)),
         (None, 40, 30.0, (float("inf"), 40)),
         (2.5, 40, 30.0, (2.5, 40)),
     ],

@@ -110,7 +110,7 @@ def test_a_row_shows_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def check(*arguments: Any, **limits: Any) -> pc.Verdict:
         checks.append((arguments[3:], limits))
-        return pc.verify(*arguments, **limits, certify=False)
+        return pc.verify(*arguments, **limits)
 
     monkeypatch.setattr(rows, "verify", check)
     torch.manual_seed(2)
@@ -129,7 +129,7 @@ def test_a_row_shows_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
         and found["sampling"]["components"]
     )
     assert checks
-    assert all(limits == ((), {"max_nodes": 64}) for limits in checks)
+    assert all(limits == ((), {"max_nodes": 64, "certify": False}) for limits in checks)
     witness = row["witness"]
     clean = inputs[witness["input"]]
     moved = torch.tensor(witness["moved"], dtype=torch.float64)

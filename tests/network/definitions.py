@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from tests.network.smooth_definitions import smooth
 from torch import Tensor
 
 from provable_circuits.network import ops
@@ -185,7 +186,30 @@ def exact(op: Op, *inputs: Exact) -> Exact:
             return each_value(tanh, 1, 1)(x)
         case ops.Square():
             return x * x
-    raise NotImplementedError(f"{op.name} has no exact definition yet")
+        case ops.Slice():
+            places = [slice(None)] * op.dim + [slice(op.start, op.stop, op.step)]
+            return x[tuple(places)]
+        case ops.Expand():
+            return np.broadcast_to(x, op.size)
+        case ops.Sum():
+            return x.sum(axis=tuple(op.dims), keepdims=op.keepdim)
+        case ops.Multiply():
+            return inputs[0] * inputs[1]
+        case ops.MatMul():
+            return np.matmul(inputs[0], inputs[1])
+        case ops.Fill():
+            filled = x.copy()
+            filled[np.broadcast_to(op.mask.numpy(), x.shape)] = Fraction(op.value)
+            return filled
+        case ops.Power(exponent=exponent):
+            return x**exponent
+        case ops.Reciprocal():
+            return 1 / x
+        case ops.Embedding():
+            last = len(op.weight) - 1
+            rows = [min(max(math.floor(v), 0), last) for v in x.flatten()]
+            return rational(op.weight)[rows].reshape(out)
+    return smooth(op, *inputs)
 
 
 def encloses(ends: Interval, sample: int, values: Exact) -> bool:

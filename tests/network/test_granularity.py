@@ -179,7 +179,7 @@ def test_partitions_are_checked(names: list[str], labels: torch.Tensor, says: st
         ),
         (
             lambda: network().components("layer"),
-            "'neuron', 'filter', 'auto' or a Granularity. Got 'layer'",
+            "several of them, or a Granularity. Got 'layer'",
         ),
         (lambda: network().components(3), "or a Granularity. Got 3"),  # type: ignore[arg-type]
         (lambda: network().components(Neurons), "or a Granularity"),  # type: ignore[arg-type]

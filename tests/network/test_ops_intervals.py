@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.network.contract import ACTIVATIONS, COMPUTED, Row, each, tame, wild
+from tests.network.contract import ACTIVATIONS, COMPUTED, CORNERED, Row, each, tame, wild
 from tests.network.definitions import Exact, encloses, exact, rational, sound
 
 from provable_circuits.network import ops
@@ -67,7 +67,22 @@ def test_intervals_of_points_are_tight(row: Row) -> None:
     assert bool((upper - lower <= 1e-13 * (1 + lower.abs())).all())
 
 
-@each(COMPUTED)
+@each([row for row in COMPUTED if row not in CORNERED])
+def test_narrow_boxes_have_narrow_enclosures(row: Row) -> None:
+    """To first order no more than a few times wider than the widest range that is taken."""
+    op = row.make(tame(25))
+    ends = _interval_at(row, 26, [1e-6])
+    lower, upper = op.interval(*ends)
+    draw = torch.Generator().manual_seed(0)
+    shares = [torch.rand(4000, *shape, generator=draw).round().double() for shape in row.inputs]
+    values = op.forward(
+        *(low + (high - low) * s for (low, high), s in zip(ends, shares, strict=True))
+    )
+    taken = values.amax(0) - values.amin(0)
+    assert bool((upper - lower <= 6 * taken.amax() + 1e-12).all())
+
+
+@each(CORNERED)
 def test_intervals_of_boxes_reach_their_extremes(row: Row) -> None:
     """No wider than one operation needs: each end is taken at some corner, but for rounding."""
     op = row.make(tame(25))

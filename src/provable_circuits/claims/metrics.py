@@ -42,6 +42,9 @@ class Metric(ABC):
     provable: ClassVar[bool] = True
     """Whether the metric can be proved; otherwise it serves sampling alone."""
 
+    strict: ClassVar[bool] = False
+    """Whether an excess of exactly zero is a violation."""
+
     @abstractmethod
     def excess(self, anchor: Tensor, reference: Tensor, output: Tensor) -> Tensor:
         """How far the metric is exceeded; at or below zero it holds.
@@ -68,17 +71,15 @@ def target_outputs(target: Target, anchor: Tensor) -> Tensor:
     return torch.as_tensor(list(target), device=anchor.device)
 
 
-def _indices(target: Any) -> int | tuple[int, ...]:
+def _indices(target: Any, owner: str = "LogitDifference") -> int | tuple[int, ...]:
     """One index or several, from integers of any kind: Python's, numpy's, or tensors."""
-    what = parameter("target", "LogitDifference")
+    what = parameter("target", owner)
     if isinstance(target, str | type | Mapping | Set) or not isinstance(target, Iterable):
         return _index(target, what, "an output's index, a sequence of them, or 'predicted'")
     if getattr(target, "shape", None) == ():
         return _index(target, what, "an output's index")
     return tuple(
-        _index(
-            item, f"Item {place} of the 'target' parameter of LogitDifference", "an output's index"
-        )
+        _index(item, f"Item {place} of the 'target' parameter of {owner}", "an output's index")
         for place, item in enumerate(target)
     )
 
@@ -88,6 +89,24 @@ def _index(value: Any, what: str, expected: str) -> int:
         return whole("target", value)
     except ArgumentError:
         raise refused(what, expected, value) from None
+
+
+def _check_targets(target: Target, inputs: int, outputs: int, owner: str) -> None:
+    """Refuse targets that the network does not have, or that are not one for each input."""
+    if isinstance(target, str):
+        return
+    targets = (target,) if isinstance(target, int) else tuple(target)
+    if not isinstance(target, int) and len(targets) != inputs:
+        raise ArgumentError(
+            f"The 'target' parameter of {owner} must have one output for each of the "
+            f"{inputs} inputs. Got {len(targets)} instead."
+        )
+    for each in targets:
+        if not 0 <= each < outputs:
+            raise ArgumentError(
+                f"The 'target' parameter of {owner} must be an output of the network, "
+                f"0 to {outputs - 1}. Got {each} instead."
+            )
 
 
 def _at(values: Tensor, indices: Tensor) -> Tensor:
@@ -113,20 +132,7 @@ class LogitDifference(Metric):
         object.__setattr__(self, "target", _indices(self.target))
 
     def check(self, inputs: int, outputs: int) -> None:
-        if isinstance(self.target, str):
-            return
-        targets = (self.target,) if isinstance(self.target, int) else tuple(self.target)
-        if not isinstance(self.target, int) and len(targets) != inputs:
-            raise ArgumentError(
-                f"The 'target' parameter of LogitDifference must have one output for each of the "
-                f"{inputs} inputs. Got {len(targets)} instead."
-            )
-        for target in targets:
-            if not 0 <= target < outputs:
-                raise ArgumentError(
-                    f"The 'target' parameter of LogitDifference must be an output of the network, "
-                    f"0 to {outputs - 1}. Got {target} instead."
-                )
+        _check_targets(self.target, inputs, outputs, "LogitDifference")
 
     def excess(self, anchor: Tensor, reference: Tensor, output: Tensor) -> Tensor:
         targets = target_outputs(self.target, anchor)
@@ -226,3 +232,43 @@ class KLDivergence(Metric):
     def excess(self, anchor: Tensor, reference: Tensor, output: Tensor) -> Tensor:
         wanted, got = F.log_softmax(reference, -1), F.log_softmax(output, -1)
         return (wanted.exp() * (wanted - got)).sum(-1) - self.tolerance
+
+
+@dataclass(frozen=True, repr=False)
+class SameAnswer(Metric):
+    """The circuit's largest output is the network's, by more than ``margin``.
+
+    At every input (and position) that counts, ``f_C(z)[t] - f_C(z)[j] > margin`` for the output t
+    that is largest in the network, or that ``target`` names, and every other output j. A tie is a
+    violation: a circuit whose outputs are all zero never passes.
+
+    Attributes:
+        margin: by how much it must be larger.
+        target: ``"predicted"``, or one output, or one for each input.
+    """
+
+    margin: float = 0.0
+    target: Target = "predicted"
+    strict: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "margin", number("margin", self.margin, "SameAnswer", least=0))
+        if not (isinstance(self.target, str) and self.target == "predicted"):
+            object.__setattr__(self, "target", _indices(self.target, "SameAnswer"))
+
+    def check(self, inputs: int, outputs: int) -> None:
+        if outputs < 2:
+            raise ArgumentError(
+                "SameAnswer needs a network of at least two outputs: of a single output there is "
+                "no largest one. Use MaxAbs or LogitDifference with a tolerance."
+            )
+        _check_targets(self.target, inputs, outputs, "SameAnswer")
+
+    def excess(self, anchor: Tensor, reference: Tensor, output: Tensor) -> Tensor:
+        targets = target_outputs(self.target, anchor)
+        others = output.scatter(-1, targets.expand(output.shape[:-1]).unsqueeze(-1), -math.inf)
+        return others.amax(-1) - _at(output, targets) + self.margin
+
+    def __repr__(self) -> str:
+        target = "one for each input" if isinstance(self.target, tuple) else repr(self.target)
+        return f"SameAnswer(margin={self.margin:g}, target={target})"

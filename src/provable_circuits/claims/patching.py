@@ -19,6 +19,7 @@ from torch import Tensor
 
 from provable_circuits.arguments import each, number, order_of_norm, parameter, refused
 from provable_circuits.claims.domains import Ball, Domain, clip_ends
+from provable_circuits.claims.finite import Finite
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.arrays import real_tensor, warn_of_scale
 from provable_circuits.network.components import Components
@@ -112,6 +113,9 @@ class Mean(FixedPatching):
 
     def __post_init__(self) -> None:
         what, data = parameter("data", "Mean"), self.data
+        if isinstance(data, Finite):
+            object.__setattr__(self, "data", data.inputs)
+            return
         if hasattr(data, "shape") and not isinstance(data, type):
             if real_tensor(data, what).ndim == 0:
                 raise refused(what, "an array of inputs or an iterable of batches", data)
@@ -121,8 +125,11 @@ class Mean(FixedPatching):
 
     def values(self, components: Components) -> Mapping[str, Tensor]:
         graph = components.graph
-        if graph.digest not in self._means:
-            self._means[graph.digest] = mean_activations(graph, self.data)
+        known = self._means.get(graph.digest, {})
+        missing = [site.tensor for site in components.sites if site.tensor not in known]
+        if missing:
+            found = mean_activations(graph, self.data, missing)
+            self._means[graph.digest] = {**found, **known}
         return self._means[graph.digest]
 
     def without_data(self, components: Components) -> Patching:
@@ -185,9 +192,15 @@ class Constant(FixedPatching):
         return f"Constant({'by layer' if isinstance(self.value, Mapping) else self.value})"
 
 
-def mean_activations(graph: Graph, data: Any) -> dict[str, Tensor]:
-    """The mean of every layer's activation over ``data``: float64 [1, *shape] by tensor name."""
-    tensors = [layer.tensor for layer in layers_of(graph)]
+def mean_activations(graph: Graph, data: Any, also: Iterable[str] = ()) -> dict[str, Tensor]:
+    """The mean of every layer's activation over ``data``: float64 [1, *shape] by tensor name.
+
+    Args:
+        graph: the network.
+        data: the inputs.
+        also: other tensors whose mean is wanted.
+    """
+    tensors = list(dict.fromkeys([*(layer.tensor for layer in layers_of(graph)), *also]))
     totals = {name: torch.zeros(graph[name].shape, dtype=torch.float64) for name in tensors}
     count = 0
     for batch in _batches(graph, data):

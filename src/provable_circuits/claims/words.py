@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from provable_circuits.claims.domains import Ball, Box, Domain, Point
+from provable_circuits.claims.finite import Finite
 from provable_circuits.claims.metrics import (
     KLDivergence,
     LogitDifference,
@@ -20,6 +21,7 @@ from provable_circuits.claims.metrics import (
     MeanSquaredError,
     Metric,
     Norm,
+    SameAnswer,
     WinnerMargin,
     target_outputs,
 )
@@ -38,6 +40,8 @@ def domain_words(domain: Domain, scale: Normalisation | None = None) -> str:
         return _ball_words(domain, scale)
     if isinstance(domain, Point):
         return POINT
+    if isinstance(domain, Finite):
+        return f"each of {len(domain):,} inputs, by itself"
     if isinstance(domain, Box):
         width = domain.upper - domain.lower
         widest = f"{float(width.max()):.4g}"
@@ -84,6 +88,11 @@ def metric_words(metric: Metric) -> str:
     if isinstance(metric, WinnerMargin):
         rival = "the runner-up" if metric.against == "runner-up" else "every other output"
         return f"the network's winner keeps at least {metric.fraction:.4g} of its lead over {rival}"
+    if isinstance(metric, SameAnswer):
+        most = {str: "the network's largest output", int: f"output {metric.target}"}
+        target = most.get(type(metric.target), "each input's target output")
+        lead = f" by more than {metric.margin:.4g}" if metric.margin else ""
+        return f"{target} is strictly larger than every other{lead}"
     if isinstance(metric, MaxAbs):
         return f"every output stays within {metric.tolerance:.4g} of the network's"
     if isinstance(metric, Norm):
@@ -127,6 +136,8 @@ def broken(
         return _apart(int((output - reference).abs().argmax()), metric, reference, output)
     if isinstance(metric, WinnerMargin):
         return _overtaken(metric, anchor[index], output)
+    if isinstance(metric, SameAnswer):
+        return _answered(int(target_outputs(metric.target, anchor)[index]), metric, output)
     everything = tuple(range(len(output)))
     tolerance = getattr(metric, "tolerance", None)
     if tolerance is None:
@@ -165,6 +176,8 @@ def _advice(metric: Metric, domain: Domain) -> str:
         choices.append("a smaller eps" if isinstance(domain, Ball) else "a smaller domain")
     if isinstance(metric, WinnerMargin):
         choices += ["a smaller fraction"] if metric.fraction > 0 else []
+    elif isinstance(metric, SameAnswer):
+        choices += ["a smaller margin"] if metric.margin > 0 else []
     elif hasattr(metric, "tolerance"):
         choices.append("a larger tolerance")
     leave = "leave that input out"
@@ -198,6 +211,21 @@ def _overtaken(metric: WinnerMargin, anchor: Tensor, output: Tensor) -> Broken:
         (winner, rival),
         f"output {winner} {how} output {rival} by {abs(lead):.4g} in the circuit, "
         f"where a lead of {wanted:.4g} is asked",
+    )
+
+
+def _answered(target: int, metric: SameAnswer, output: Tensor) -> Broken:
+    """Another output is at least as large as the answer."""
+    others = output.clone()
+    others[target] = -math.inf
+    rival = int(others.argmax())
+    lead = float(output[target] - output[rival])
+    how = "leads" if lead > 0 else "falls behind"
+    wanted = f"a lead of more than {metric.margin:.4g}" if metric.margin else "a lead"
+    return Broken(
+        (target, rival),
+        f"output {target} {how} output {rival} by {abs(lead):.4g} in the circuit, "
+        f"where {wanted} is asked",
     )
 
 

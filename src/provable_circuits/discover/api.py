@@ -16,7 +16,7 @@ import torch
 from provable_circuits import arguments
 from provable_circuits.arguments import flag, instance, refused, time_limit, whole
 from provable_circuits.claims.claim import Claim
-from provable_circuits.claims.words import broken, failure_words
+from provable_circuits.claims.words import failure_words
 from provable_circuits.discover.algorithms.binary_search import binary_search
 from provable_circuits.discover.algorithms.blocking_sets import blocking_sets
 from provable_circuits.discover.algorithms.dual import SmallestBlockingSet
@@ -24,6 +24,7 @@ from provable_circuits.discover.algorithms.exhaustive import exhaustive
 from provable_circuits.discover.algorithms.greedy import greedy
 from provable_circuits.discover.algorithms.hitting_set import hitting_set
 from provable_circuits.discover.algorithms.orders import ordered
+from provable_circuits.discover.algorithms.repeated_greedy import repeated_greedy
 from provable_circuits.discover.certifying import certified_result
 from provable_circuits.discover.confirmation import Confirmation, confirm
 from provable_circuits.discover.journal.journaled import journaled
@@ -34,6 +35,7 @@ from provable_circuits.discover.predicates.monotonicity import (
     monotonicity,
 )
 from provable_circuits.discover.predicates.predicate import Decided, Predicate, Sampled
+from provable_circuits.discover.results.explanation import broken_by
 from provable_circuits.discover.results.guarantees import minimality, necessity
 from provable_circuits.discover.results.result import BlockingSet, Result
 from provable_circuits.discover.results.withdrawal import shown_by
@@ -54,6 +56,7 @@ Algorithm = Callable[[Search], Any]
 ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
     {
         "greedy": greedy,
+        "repeated-greedy": repeated_greedy,
         "exhaustive": exhaustive,
         "binary-search": binary_search,
         "blocking-sets": blocking_sets,
@@ -66,7 +69,7 @@ METHODS = ("proof", "sampling")
 def discover(
     graph: Graph,
     claim: Claim,
-    granularity: str | Granularity | Components = "auto",
+    granularity: str | Granularity | Components | Sequence[str | Granularity] = "auto",
     algorithm: str | Algorithm = "greedy",
     *,
     method: str = "proof",
@@ -96,8 +99,9 @@ def discover(
         graph: the network.
         claim: over which inputs, under which patching, by which metric.
         granularity: what components are, see ``Graph.components``; or the components themselves.
-        algorithm: ``"greedy"``, ``"exhaustive"``, ``"binary-search"``, ``"blocking-sets"`` or
-            ``"hitting-set"``; or a function of one's own, which is given a ``Search`` to ask.
+        algorithm: ``"greedy"``, ``"repeated-greedy"``, ``"exhaustive"``, ``"binary-search"``,
+            ``"blocking-sets"`` or ``"hitting-set"``; or a function of one's own, which is given
+            a ``Search`` to ask.
         method: ``"proof"`` decides each question over the whole of the claim's domains;
             ``"sampling"`` evaluates it at points, the baseline of the field, and proves nothing.
         outputs: whether units of the output layer are components.
@@ -157,7 +161,7 @@ def discover(
         )
         _carry_out(search, claim, run)
         circuit = components.full() if search.best is None else search.best
-        check = local_check or method == "sampling"  # which costs next to nothing
+        check = local_check or method == "sampling" or claim.finite  # which cost next to nothing
         kept = necessity(search, circuit, check and search.stopped is None)
         _drop_what_is_contradicted(search)
     finally:
@@ -285,7 +289,10 @@ def _name(algorithm: Algorithm) -> str:
 
 
 def _components(
-    graph: Graph, granularity: str | Granularity | Components, outputs: bool, shortcuts: bool
+    graph: Graph,
+    granularity: str | Granularity | Components | Sequence[str | Granularity],
+    outputs: bool,
+    shortcuts: bool,
 ) -> Components:
     if not isinstance(granularity, Components):
         return graph.components(granularity, outputs=outputs, shortcuts=shortcuts)
@@ -311,6 +318,8 @@ def _predicate(
         return Sampled(components, claim, points, seed)
     timeout, max_nodes = limit
     decided = Decided(components, claim, timeout, seed, device, max_nodes)
+    if claim.finite:
+        return decided
     if isinstance(workers, Executor):
         return Distributed(decided, workers)
     workers = whole("workers", workers, least=1)
@@ -334,11 +343,9 @@ def _carry_out(search: Search, claim: Claim, run: Callable[[Search], Any]) -> No
 def _failure(search: Search, claim: Claim, refuted: Refuted) -> str:
     """Where and how the network itself violates the claim."""
     witness = refuted.witness
-    anchor = search.components.graph.run(claim.centers, torch.float64)
-    how = broken(
-        claim.metric, witness.index, anchor, witness.reference, witness.output, witness.excess
-    )
-    return failure_words(claim.metric, claim.inputs[witness.index], witness.index, how)
+    anchor = None if claim.finite else search.components.graph.run(claim.centers, torch.float64)
+    how = broken_by(claim, witness, anchor)
+    return failure_words(claim.metric, claim.domain(witness.index), witness.index, how)
 
 
 def _drop_what_is_contradicted(search: Search) -> None:

@@ -26,7 +26,7 @@ def certified_result(
     circuit: Circuit,
     claim: Claim,
     kept: Mapping[str, Kept],
-    limit: tuple[float, int | None],
+    limit: tuple[float, int],
 ) -> Certification:
     """Try to have what a search found certified.
 

@@ -20,11 +20,11 @@ import torch
 
 from provable_circuits.claims.claim import Claim
 from provable_circuits.network.circuit import Circuit
+from provable_circuits.verify.choice import verifier_of
 from provable_circuits.verify.configuration import DEFAULT, Configuration
 from provable_circuits.verify.outcome import Reason
 from provable_circuits.verify.stage import Stage
 from provable_circuits.verify.verdict import Undecided, Verdict
-from provable_circuits.verify.verifier import Verifier
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ def confirm(
     """
     began = time.monotonic()
     usual = configuration.limits
-    verifier = Verifier(
+    verifier = verifier_of(
         circuit.components,
         claim,
         seed=seed,

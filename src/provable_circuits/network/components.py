@@ -12,8 +12,16 @@ from torch import Tensor
 
 from provable_circuits.arguments import each, flag, refused
 from provable_circuits.errors import ArgumentError
+from provable_circuits.network.attention import attention_of, hidden_layers, mlps_of
 from provable_circuits.network.execution import Patch, run_circuits
-from provable_circuits.network.granularity import Granularity, Groups, named_granularity
+from provable_circuits.network.granularity import (
+    Along,
+    Granularity,
+    Groups,
+    Heads,
+    MLPs,
+    named_granularity,
+)
 from provable_circuits.network.graph import Graph
 from provable_circuits.network.layers import Layer, layers_of
 
@@ -185,17 +193,30 @@ class Components(Sequence[Component]):
 
 
 def components_of(
-    graph: Graph, granularity: str | Granularity, *, outputs: bool, shortcuts: bool
+    graph: Graph,
+    granularity: str | Granularity | Sequence[str | Granularity],
+    *,
+    outputs: bool,
+    shortcuts: bool,
 ) -> Components:
     """The components of ``graph``; see ``Graph.components``."""
     flag("outputs", outputs)
     flag("shortcuts", shortcuts)
     layers = layers_of(graph)
+    heads = attention_of(graph)
+    if isinstance(granularity, str) and granularity == "auto" and heads:
+        granularity = ["head", "neuron"] if hidden_layers(graph) else ["head"]
+    if isinstance(granularity, list | tuple):
+        return _several(graph, granularity, outputs, shortcuts)
     if isinstance(granularity, str):
+        if granularity == "neuron" and heads:
+            return _several(graph, ["neuron"], outputs, shortcuts)
         granularity = named_granularity(granularity, layers)
     elif not isinstance(granularity, Granularity):
-        expected = "'neuron', 'filter', 'auto' or a Granularity"
+        expected = "'neuron', 'filter', 'head', 'mlp', 'auto', several of them, or a Granularity"
         raise refused("The 'granularity' parameter", expected, granularity)
+    if isinstance(granularity, Heads | MLPs | Along):
+        return _several(graph, [granularity], outputs, shortcuts)
     named = set(granularity.groups) if isinstance(granularity, Groups) else set()
     unknown = named - {layer.name for layer in layers}
     if unknown:
@@ -231,6 +252,70 @@ def components_of(
             f"{', '.join(f'{layer.name} ({layer.kind})' for layer in layers) or 'none'}."
         )
     return Components(graph, sites)
+
+
+def _several(
+    graph: Graph, granularities: Sequence[str | Granularity], outputs: bool, shortcuts: bool
+) -> Components:
+    """The components of several granularities together, sites in the order of the graph."""
+    layers = layers_of(graph)
+    heads = attention_of(graph)
+    candidates: list[tuple[Granularity, Layer]] = []
+    for given in granularities:
+        if not isinstance(given, str | Granularity) or given == "auto":
+            raise refused("An item of the 'granularity' parameter", "a granularity", given)
+        granularity = named_granularity(given, layers) if isinstance(given, str) else given
+        own: Sequence[Layer] = layers
+        if isinstance(granularity, Heads):
+            own = heads
+        elif isinstance(granularity, MLPs):
+            own = mlps_of(graph)
+        elif isinstance(granularity, Along):
+            node = graph[granularity.tensor]
+            own = [Layer(node.name, "along", node.name, node.name, node.shape, False, False)]
+        elif given == "neuron" and heads:
+            own = hidden_layers(graph)
+        found = [
+            (granularity, layer)
+            for layer in own
+            if not (layer.is_output and not outputs)
+            and not (layer.is_shortcut and not shortcuts)
+            and granularity.partition(layer) is not None
+        ]
+        if not found and isinstance(granularity, Heads | MLPs):
+            raise ArgumentError(_nothing(granularity, layers))
+        candidates += found
+    if not candidates:
+        raise ArgumentError(_nothing(granularity, layers))
+    order = {node.name: place for place, node in enumerate(graph.nodes)}
+    candidates.sort(key=lambda pair: order[pair[1].tensor])
+    sites: list[Site] = []
+    start = 0
+    for granularity, layer in candidates:
+        if any(site.tensor == layer.tensor for site in sites):
+            raise ArgumentError(
+                f"The tensor '{layer.tensor}' is cut twice: each needs a granularity of its own."
+            )
+        names, labels = granularity.partition(layer)  # type: ignore[misc]
+        _check_labels(layer, names, labels)
+        labels = labels.long().reshape((1,) * (len(layer.shape) - labels.ndim) + labels.shape)
+        own_components = tuple(
+            Component(f"{layer.name}/{name}", layer.name, i) for i, name in enumerate(names)
+        )
+        sites.append(Site(layer, layer.tensor, labels, own_components, start))
+        start += len(own_components)
+    return Components(graph, sites)
+
+
+def _nothing(granularity: Granularity, layers: Sequence[Layer]) -> str:
+    """That a granularity finds nothing, and what to do."""
+    if isinstance(granularity, Heads):
+        return (
+            "No attention heads were recognised in the network: no product of matrices reads a "
+            "softmax. Cut any tensor with pc.Along(tensor, dim); graph.summary() names them."
+        )
+    own = ", ".join(f"{layer.name} ({layer.kind})" for layer in layers) or "none"
+    return f"The network has no components at granularity {granularity!r}: its layers are {own}."
 
 
 def _check_labels(layer: Layer, names: Sequence[str], labels: Tensor) -> None:

@@ -19,7 +19,7 @@ from provable_circuits.arguments import got, parameter, refused
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.arrays import as_tensor
 from provable_circuits.network.graph import Graph, Node
-from provable_circuits.network.ops import Op
+from provable_circuits.network.ops import IntegerInput, Op
 from provable_circuits.network.semantics import (
     NOTHING_REMOVED,
     Arithmetic,
@@ -58,6 +58,10 @@ def as_batch(graph: Graph, x: Any, dtype: torch.dtype | None = None) -> Tensor:
             f"The 'x' parameter must be inputs of shape {list(shape)} behind a batch dimension. "
             f"Got {list(batch.shape)} instead."
         )
+    if isinstance(graph[graph.inputs[0]].op, IntegerInput) and not bool(
+        (batch == batch.round()).all()
+    ):
+        raise ArgumentError("The 'x' parameter must hold integers: the network reads tokens.")
     if dtype is None:
         dtype = batch.dtype if batch.dtype in (torch.float32, torch.float64) else torch.float32
     return batch.to(dtype)

@@ -174,15 +174,73 @@ class Groups(Granularity):
         return mask
 
 
+@dataclass(frozen=True, slots=True)
+class Heads(Granularity):
+    """Each attention head, cut where its pattern has mixed the values; over all positions."""
+
+    def partition(self, layer: Layer) -> Partition | None:
+        if layer.kind != "head":
+            return None
+        count = layer.shape[0] if len(layer.shape) == 3 else 1
+        labels = torch.arange(count).reshape(count, *([1] * (len(layer.shape) - 1)))
+        return [f"h{i}" for i in range(count)], labels[:, 0] if len(layer.shape) < 3 else labels
+
+
+@dataclass(frozen=True, slots=True)
+class MLPs(Granularity):
+    """Each MLP block as a whole, cut at its output."""
+
+    def partition(self, layer: Layer) -> Partition | None:
+        if layer.kind != "mlp":
+            return None
+        return ["mlp"], torch.zeros([1] * len(layer.shape), dtype=torch.long)
+
+
+@dataclass(frozen=True, slots=True)
+class Along(Granularity):
+    """Slices of one named tensor along a per-sample dimension, such as heads nobody recognised.
+
+    Attributes:
+        tensor: the name of the tensor in the graph; ``graph.summary()`` lists them.
+        dim: the dimension, 0 for the first after the batch.
+    """
+
+    tensor: str
+    dim: int
+
+    def __post_init__(self) -> None:
+        instance("tensor", self.tensor, str, "the name of a tensor of the graph", "Along")
+        object.__setattr__(self, "dim", whole("dim", self.dim, "Along", least=0))
+
+    def partition(self, layer: Layer) -> Partition | None:
+        if layer.kind != "along" or layer.tensor != self.tensor:
+            return None
+        if self.dim >= len(layer.shape):
+            raise ArgumentError(
+                f"The 'dim' parameter of Along must be a dimension of '{self.tensor}', whose "
+                f"shape is {list(layer.shape)}. Got {self.dim} instead."
+            )
+        count = layer.shape[self.dim]
+        size = [1] * len(layer.shape)
+        size[self.dim] = count
+        return [str(i) for i in range(count)], torch.arange(count).reshape(size)
+
+
+NAMED: dict[str, Granularity] = {
+    "neuron": Neurons(),
+    "filter": Filters(),
+    "head": Heads(),
+    "mlp": MLPs(),
+}
+
+
 def named_granularity(name: str, layers: Sequence[Layer]) -> Granularity:
     """The granularity for ``"neuron"``, ``"filter"`` or ``"auto"``."""
-    if name == "neuron":
-        return Neurons()
-    if name == "filter":
-        return Filters()
+    if name in NAMED:
+        return NAMED[name]
     if name == "auto":
         return Filters() if any(layer.kind == "conv" for layer in layers) else Neurons()
     raise ArgumentError(
-        "The 'granularity' parameter must be 'neuron', 'filter', 'auto' or a Granularity. "
-        f"Got {name!r} instead."
+        "The 'granularity' parameter must be 'neuron', 'filter', 'head', 'mlp', 'auto', several of "
+        f"them, or a Granularity. Got {name!r} instead."
     )

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from provable_circuits.errors import ArgumentError, WeightsError
-from provable_circuits.network.ops import Constant, Input, Op, Shape
+from provable_circuits.network.ops import Constant, Input, IntegerInput, Op, Shape
 
 if TYPE_CHECKING:
     from provable_circuits.network.components import Components
@@ -195,7 +195,7 @@ class Graph:
 
     def components(
         self,
-        granularity: str | Granularity = "auto",
+        granularity: str | Granularity | Sequence[str | Granularity] = "auto",
         *,
         outputs: bool = True,
         shortcuts: bool = False,
@@ -203,9 +203,11 @@ class Graph:
         """What a circuit can keep or remove.
 
         Args:
-            granularity: ``"neuron"`` (units of linear layers), ``"filter"`` (channels of
-                convolutions), ``"auto"`` (filters if there are convolutions, else neurons), or a
-                ``Granularity`` of your own.
+            granularity: ``"neuron"`` (units of linear layers; of transformers, of MLPs),
+                ``"filter"`` (channels of convolutions), ``"head"`` (attention heads), ``"mlp"``
+                (whole MLP blocks), ``"auto"`` (heads and neurons if there is attention, filters
+                alone if there are convolutions, else neurons), a ``Granularity`` of your own, or a
+                list of them: ``["head", "neuron"]``, ``["filter", "neuron"]``.
             outputs: whether the units of the output layer are components too.
             shortcuts: whether projections on shortcut paths are cut into components.
         """
@@ -246,9 +248,10 @@ class GraphBuilder:
         self.shared_count = 0
         """How many additions were answered by a node that was already there."""
 
-    def input(self, name: str, shape: Shape) -> str:
-        """Declare an input and return its name."""
-        node = Node(self._fresh(name), Input(tuple(shape)), (), tuple(shape))
+    def input(self, name: str, shape: Shape, integer: bool = False) -> str:
+        """Declare an input, of integers such as tokens if ``integer``, and return its name."""
+        op = IntegerInput(tuple(shape)) if integer else Input(tuple(shape))
+        node = Node(self._fresh(name), op, (), tuple(shape))
         self._nodes[node.name] = node
         self._inputs.append(node.name)
         return node.name

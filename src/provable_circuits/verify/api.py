@@ -13,8 +13,8 @@ from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.graph import Graph
 from provable_circuits.verify.certification import certification_limit, certified
+from provable_circuits.verify.choice import verifier_of
 from provable_circuits.verify.verdict import Proved, Refuted, Verdict
-from provable_circuits.verify.verifier import Verifier
 
 
 def verify(
@@ -55,7 +55,7 @@ def verify(
     flag("certify", certify)
     certification_limit(certify_timeout, max_nodes, 0.0)
     began = time.monotonic()
-    verifier = Verifier(circuit.components, claim, seed=seed, device=device, reuse=False)
+    verifier = verifier_of(circuit.components, claim, seed=seed, device=device, reuse=False)
     verdict = verifier.ask(circuit, timeout, max_nodes)
     if not certify or not isinstance(verdict, Proved | Refuted):
         return verdict

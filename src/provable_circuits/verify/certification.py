@@ -39,24 +39,24 @@ class Certification:
 
 def certification_limit(
     certify_timeout: float | None, max_nodes: int | None, took: float
-) -> tuple[float, int | None]:
+) -> tuple[float, int]:
     """Seconds and nodes for a certificate.
 
     Args:
         certify_timeout: seconds that were asked for; None for as many as the answer took, and at
             least ten, or for a limit in nodes alone where there is one.
-        max_nodes: nodes of a question; None for no such limit.
+        max_nodes: nodes of a question; None for the usual limit, since trees are kept.
         took: seconds that the answer took.
     """
+    limits = DEFAULT.limits
+    nodes = limits.certificate_nodes if max_nodes is None else max_nodes
     if certify_timeout is not None:
-        return time_limit("certify_timeout", certify_timeout), max_nodes
-    return (
-        math.inf if max_nodes is not None else max(took, DEFAULT.limits.certificate_seconds)
-    ), max_nodes
+        return time_limit("certify_timeout", certify_timeout), nodes
+    return (math.inf if max_nodes is not None else max(took, limits.certificate_seconds)), nodes
 
 
 def certified(
-    claim: Claim, circuit: Circuit, limit: tuple[float, int | None], **statements: Any
+    claim: Claim, circuit: Circuit, limit: tuple[float, int], **statements: Any
 ) -> Certification:
     """Try to have statements about a circuit certified.
 

@@ -31,6 +31,7 @@ from provable_circuits.verify.tuning.attacking import AttackingTuning
 from provable_circuits.verify.tuning.bounding import BoundingTuning
 from provable_circuits.verify.tuning.branching import BranchingTuning
 from provable_circuits.verify.tuning.exact import ExactTuning
+from provable_circuits.verify.tuning.finite import FiniteTuning
 from provable_circuits.verify.tuning.neuron_hull import NeuronHullTuning
 from provable_circuits.verify.tuning.properties import PropertiesTuning
 from provable_circuits.verify.tuning.stages import LimitsTuning, ReuseTuning, StagesTuning
@@ -46,6 +47,7 @@ class Configuration:
         branching: ReLU splits, input splits and linear programs.
         neuron_hull: neuron hulls.
         exact: rational arithmetic.
+        finite: claims over finite domains.
         stages: when a stage hands on to the next.
         reuse: what is remembered between questions.
         limits: seconds and nodes where the caller does not say.
@@ -58,6 +60,7 @@ class Configuration:
     branching: BranchingTuning = field(default_factory=BranchingTuning)
     neuron_hull: NeuronHullTuning = field(default_factory=NeuronHullTuning)
     exact: ExactTuning = field(default_factory=ExactTuning)
+    finite: FiniteTuning = field(default_factory=FiniteTuning)
     stages: StagesTuning = field(default_factory=StagesTuning)
     reuse: ReuseTuning = field(default_factory=ReuseTuning)
     limits: LimitsTuning = field(default_factory=LimitsTuning)

@@ -48,6 +48,11 @@ class Reason(Explained):
         "the bounds of what is curved are not tight enough",
         "activations or balls that are not piecewise linear were split as far as that helps",
     )
+    NO_RELAXATION = (
+        "an operation has no linear relaxation yet",
+        "products of activations, softmax, norms and the like are decided over finite domains "
+        "(Finite, Tokens), input by input, and not yet over regions",
+    )
     INCONSISTENT = (
         "bounds contradict each other, an internal inconsistency that should be reported",
         "a fault of the verifier was noticed, and nothing is concluded from it",

@@ -41,6 +41,7 @@ class Stage(StrEnum):
     CORNER = "corner", "the worst corner of a region"
     DIFFERENTIAL = "differential", "differential bounds"
     EXACT = "exact", "exact rational arithmetic"
+    FINITE = "finite", "enclosures of every input of a finite domain"
     GROWTH = "growth", "gradients of many circuits at once"
     IDENTICAL = "identical", "equality with the network"
     INPUT_SPLIT = "input-split", "linear bounds after input splits"

@@ -31,6 +31,7 @@ class Witness:
         constraint: which of the metric's constraints is broken.
         patch_input: the input that patches were taken at, for Reachable patching.
         patch_values: the patch values by site, for IntervalHull patching.
+        position: the position of the outputs, where they have positions.
     """
 
     index: int
@@ -41,6 +42,7 @@ class Witness:
     constraint: int = 0
     patch_input: Tensor | None = None
     patch_values: Mapping[str, Tensor] | None = None
+    position: int | None = None
 
     def __repr__(self) -> str:
         return f"Witness(input {self.index}, constraint {self.constraint}, excess {self.excess:g})"

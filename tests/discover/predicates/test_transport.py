@@ -312,6 +312,23 @@ OPERATIONS: list[ops.Op] = [
     ops.Scatter(torch.tensor([0, 2]), (4,)),
     ops.Constant(torch.ones(2)),
     ops.Input((2, 2)),
+    ops.IntegerInput((2,)),
+    ops.Embedding(torch.ones(3, 2)),
+    ops.Multiply(),
+    ops.MatMul(),
+    ops.Softmax(1),
+    ops.Fill(torch.tensor([True, False]), -torch.inf),
+    ops.Normalise(1, 1e-5, False),
+    ops.GELU(True),
+    ops.SiLU(),
+    ops.Exp(),
+    ops.Erf(),
+    ops.Sqrt(),
+    ops.Reciprocal(),
+    ops.Power(3),
+    ops.Slice(0, 1, 3, 2),
+    ops.Expand((2, 3)),
+    ops.Sum((0,), 4, True),
 ]
 
 

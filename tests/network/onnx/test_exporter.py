@@ -18,6 +18,7 @@ from provable_circuits.errors import ArgumentError, ModelFileError
 from provable_circuits.network.execution import evaluate
 from provable_circuits.network.graph import Graph, GraphBuilder
 from provable_circuits.network.ops import (
+    GELU,
     AdaptiveAvgPool2d,
     Add,
     Affine,
@@ -28,22 +29,38 @@ from provable_circuits.network.ops import (
     Constant,
     Conv2d,
     Divide,
+    Embedding,
+    Erf,
+    Exp,
+    Expand,
+    Fill,
     Gather,
     Input,
+    IntegerInput,
     LeakyReLU,
     Linear,
+    MatMul,
     MaxPool2d,
     Mean,
+    Multiply,
+    Normalise,
     Op,
     Pad,
     Permute,
+    Power,
+    Reciprocal,
     ReLU,
     Reshape,
     Scatter,
     Shape,
     Sigmoid,
+    SiLU,
+    Slice,
+    Softmax,
+    Sqrt,
     Square,
     Subtract,
+    Sum,
     Tanh,
 )
 
@@ -122,6 +139,22 @@ OPERATIONS: list[tuple[Shape, Op]] = [
     ((2, 3, 4), Pad((1, 0, 2, 3))),
     ((2, 3), Gather(torch.tensor([[5, 0], [3, 3]]))),
     ((2, 3), Scatter(torch.tensor([7, 1, 2, 6, 0, 4]), (2, 2, 2))),
+    ((2, 6), Slice(1, 1, 6, 2)),
+    ((2, 1, 3), Expand((2, 4, 3))),
+    ((2, 3, 4), Sum((0, 2), 8)),
+    ((2, 3, 4), Sum((1,), 3, keepdim=True)),
+    ((2, 4), Softmax(1)),
+    ((2, 4), Softmax(0)),
+    ((2, 3), Fill(torch.tensor([[True], [False]]), -2.5)),
+    ((5,), GELU()),
+    ((5,), GELU(tanh=True)),
+    ((5,), SiLU()),
+    ((5,), Exp()),
+    ((5,), Erf()),
+    ((5,), Reciprocal()),
+    ((5,), Power(3)),
+    ((2, 4), Normalise(1, 1e-5)),
+    ((2, 2, 3), Normalise(2, 1e-3, centred=False)),
 ]
 
 
@@ -135,7 +168,9 @@ def test_every_operation_alone(shape: Shape, op: Op, tmp_path: Path) -> None:
     torch.testing.assert_close(again.run(x), graph.run(x), rtol=1e-13, atol=1e-13)
 
 
-@pytest.mark.parametrize("op", [Add(), Subtract(), Concat(0), Concat(1)], ids=lambda op: str(op))
+@pytest.mark.parametrize(
+    "op", [Add(), Subtract(), Multiply(), Concat(0), Concat(1)], ids=lambda op: str(op)
+)
 def test_every_operation_on_two_tensors(op: Op, tmp_path: Path) -> None:
     builder = GraphBuilder()
     a, b = builder.input("a", (2, 3)), builder.input("b", (2, 3))
@@ -155,7 +190,32 @@ def subclasses(kind: type) -> Iterator[type]:
 def test_no_operation_is_left_out() -> None:
     ours = {kind for kind in subclasses(Op) if kind.__module__.startswith(Op.__module__[:-5])}
     concrete = {kind for kind in ours if not isabstract(kind)}
-    assert concrete == {type(op) for _, op in OPERATIONS} | {Add, Subtract, Concat, Constant, Input}
+    two = {Add, Subtract, Multiply, MatMul, Concat}
+    others = {Constant, Input, IntegerInput, Embedding, Sqrt}
+    assert concrete == {type(op) for _, op in OPERATIONS} | two | others
+
+
+def test_attention_over_tokens_is_written_and_read_back(tmp_path: Path) -> None:
+    builder = GraphBuilder()
+    tokens = builder.input("tokens", (4,), integer=True)
+    x = builder.add("embed", Embedding(numbers(5, 3)), tokens)
+    turned = builder.add("turned", Permute((1, 0)), x)
+    scores = builder.add("scores", MatMul(), x, turned)
+    masked = builder.add("masked", Fill(torch.ones(4, 4).triu(1).bool(), -torch.inf), scores)
+    pattern = builder.add("pattern", Softmax(1), masked)
+    mixed = builder.add("mixed", MatMul(), pattern, x)
+    squared = builder.add("squared", Multiply(), mixed, mixed)
+    root = builder.add("root", Sqrt(), squared)
+    graph = builder.build([root])
+    path = tmp_path / "attention.onnx"
+    graph.to_onnx(path, torch.float64)
+    values = torch.randint(0, 5, (6, 4), generator=torch.Generator().manual_seed(0))
+    wanted = graph.run(values, torch.float64)
+    torch.testing.assert_close(run_file(path, {"tokens": values})["root"], wanted)
+    again = Graph.from_onnx(path)
+    assert isinstance(again["tokens"].op, IntegerInput)
+    torch.testing.assert_close(again.run(values, torch.float64), wanted)
+    assert again.components("head").names == ("pattern/h0",)
 
 
 def merged_graph() -> Graph:

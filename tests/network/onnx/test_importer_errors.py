@@ -108,19 +108,20 @@ def test_input_shapes_that_do_not_say_enough(
 
 
 def test_an_input_of_integers(tmp_path: Path) -> None:
-    net = Net("N", 3, kind=TensorProto.INT64)
+    net = Net("N", 3, kind=TensorProto.UINT8)
     message = refusal(net.save(net.node("Relu", "x"), tmp_path), ModelError)
-    assert message == "The model's input 'x' must be a tensor of floats. Got INT64 instead."
+    wanted = "The model's input 'x' must be a tensor of floats, or of tokens. Got UINT8 instead."
+    assert message == wanted
 
 
 def test_an_unsupported_operation_is_named_with_its_place_and_what_is_supported(
     tmp_path: Path,
 ) -> None:
     net = Net("N", 3)
-    message = refusal(net.save(net.node("Softmax", "x"), tmp_path), UnsupportedOperationError)
+    message = refusal(net.save(net.node("Selu", "x"), tmp_path), UnsupportedOperationError)
     assert message.startswith(
-        "The operation Softmax is not supported at the Softmax node 'node_softmax_0', which makes "
-        "'softmax_0': it has no exact counterpart here. Supported operations are Add, AveragePool, "
+        "The operation Selu is not supported at the Selu node 'node_selu_0', which makes "
+        "'selu_0': it has no exact counterpart here. Supported operations are Add, AveragePool, "
     )
     assert all(name in message for name in READERS)
 
@@ -172,18 +173,6 @@ def test_invalid_graphs(tmp_path: Path) -> None:
     assert "output 'relu_0' is made by none of its nodes" in message_for(make("Relu", ["x"], ["y"]))
 
 
-def product(net: Net) -> str:
-    return net.node("Mul", "x", net.node("Relu", "x"))
-
-
-def matrix_product(net: Net) -> str:
-    return net.node("MatMul", "x", net.node("Relu", "x"))
-
-
-def reciprocal(net: Net) -> str:
-    return net.node("Div", net.constant("c", 1.0), "x")
-
-
 def zero_divisor(net: Net) -> str:
     return net.node("Div", "x", net.constant("c", 0.0))
 
@@ -222,10 +211,6 @@ def different_samples(net: Net) -> str:
 
 def growing(net: Net) -> str:
     return net.node("Add", "x", net.weight("c", 1, 1, 2, 4, 4))
-
-
-def broadcast_tensors(net: Net) -> str:
-    return net.node("Add", "x", net.node("GlobalAveragePool", "x"))
 
 
 def training_dropout(net: Net) -> str:
@@ -341,9 +326,6 @@ def impossible_constant(net: Net) -> str:
 @pytest.mark.parametrize(
     ("build", "operation", "reason"),
     [
-        (product, "Mul", "it multiplies two tensors of the network"),
-        (matrix_product, "MatMul", "it multiplies two tensors of the network"),
-        (reciprocal, "Div", "it divides by a tensor of the network"),
         (zero_divisor, "Div", "Divide takes a divisor without zeros"),
         (batch_reduction, "ReduceMean", "it averages over the batch dimension"),
         (every_reduction, "ReduceMean", "it averages over the batch dimension"),
@@ -354,7 +336,6 @@ def impossible_constant(net: Net) -> str:
         (batch_joined, "Concat", "it joins along the batch dimension"),
         (different_samples, "Add", "differs between the samples of a batch"),
         (growing, "Add", "has more dimensions than the tensor"),
-        (broadcast_tensors, "Add", "Add takes two tensors of one shape"),
         (training_dropout, "Dropout", "it is in training mode"),
         (training_norm, "BatchNormalization", "it is in training mode"),
         (narrow_cast, "Cast", "turning numbers into FLOAT16 changes them"),

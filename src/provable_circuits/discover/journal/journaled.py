@@ -31,6 +31,7 @@ from provable_circuits.discover.predicates.predicate import Decided, Predicate
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.verify.stage import Stage
 from provable_circuits.verify.verdict import Refuted, Verdict, Witness
+from provable_circuits.verify.verifier import Verifier
 
 logger = logging.getLogger(__name__)
 
@@ -274,6 +275,9 @@ def journaled(inner: Predicate, path: str | PathLike[str] | None) -> Predicate:
         raise refused("The 'journal' parameter", "the name of a file, or None", path)
     local = inner.local if isinstance(inner, Distributed) else inner
     verifier = local.verifier
+    if not isinstance(verifier, Verifier):
+        logger.warning("No journal is kept of claims over finite domains.")
+        return inner
     settings = {
         "seed": verifier.seed,
         "device": verifier.device.type,

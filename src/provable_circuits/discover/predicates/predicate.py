@@ -21,6 +21,7 @@ from provable_circuits.claims.claim import Claim
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.components import Components
+from provable_circuits.verify.choice import verifier_of
 from provable_circuits.verify.configuration import DEFAULT, Configuration
 from provable_circuits.verify.deadline import limits
 from provable_circuits.verify.stage import Stage
@@ -136,7 +137,7 @@ class Decided(Predicate):
     ) -> None:
         self.components = components
         self.claim = claim
-        self.verifier = Verifier(
+        self.verifier = verifier_of(
             components, claim, seed=seed, device=device, configuration=configuration
         )
         usual = configuration.limits.question_seconds
@@ -167,7 +168,8 @@ class Decided(Predicate):
 
     def remember(self, witness: Witness) -> None:
         """Try a witness of another question on later ones, where it is replayed first."""
-        self.verifier.knowledge.remember(witness)
+        if isinstance(self.verifier, Verifier):
+            self.verifier.knowledge.remember(witness)
 
     def broken(self, circuits: Sequence[Circuit]) -> list[bool]:
         return self.verifier.broken(circuits)

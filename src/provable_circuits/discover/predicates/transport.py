@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
-from provable_circuits.claims import domains, metrics, patching
+from provable_circuits.claims import domains, finite, metrics, patching
 from provable_circuits.claims.claim import Claim
 from provable_circuits.errors import ArgumentError
 from provable_circuits.network import ops
@@ -37,6 +37,7 @@ def _portable() -> Portable:
     for room, bases in [
         (ops, (ops.Op,)),
         (domains, (domains.Domain,)),
+        (finite, (finite.Finite,)),
         (patching, (patching.Patching,)),
         (metrics, (metrics.Metric,)),
         (verdict, (verdict.Verdict, verdict.Witness)),
@@ -80,7 +81,8 @@ def claim_digest(components: Components, claim: Claim) -> str | None:
             for site in components.sites
         }
     try:
-        return _portable().digest([claim.inputs, patched, claim.metric])
+        positions = [] if claim.positions is None else [claim.positions]
+        return _portable().digest([claim.inputs, patched, claim.metric, *positions])
     except ArgumentError:
         return None
 
@@ -112,4 +114,5 @@ def _named(arrived: Any) -> Verdict:
 
 def _fixed(claim: Claim, components: Components) -> Claim:
     """The claim with means as the numbers they are: their data need not travel."""
-    return Claim(claim.inputs, claim.patching.without_data(components), claim.metric)
+    patching = claim.patching.without_data(components)
+    return Claim(claim.inputs, patching, claim.metric, claim.positions)

@@ -16,11 +16,12 @@ from torch import Tensor
 from provable_circuits.arguments import instance
 from provable_circuits.claims.claim import Claim
 from provable_circuits.claims.normalisation import Normalisation, domain_text, patching_text
-from provable_circuits.claims.words import broken, domain_words, metric_words, patching_words
+from provable_circuits.claims.words import domain_words, metric_words, patching_words
 from provable_circuits.discover.algorithms.dual import SmallestBlockingSet
 from provable_circuits.discover.confirmation import Confirmation
 from provable_circuits.discover.predicates.transport import claim_digest
 from provable_circuits.discover.results.certification_document import certification_document
+from provable_circuits.discover.results.explanation import broken_by
 from provable_circuits.discover.results.guarantees import Kept, Minimality
 from provable_circuits.discover.results.labels import check_labels, label_document
 from provable_circuits.discover.results.pictures import size_chart
@@ -121,7 +122,7 @@ class Result:
         """The result as plain data, ready for JSON."""
         circuit, claim, minimality = self.circuit, self.claim, self.minimality
         graph = circuit.components.graph
-        anchor = graph.run(claim.centers, torch.float64)
+        anchor = None if claim.finite else graph.run(claim.centers, torch.float64)
         return {
             "circuit": {
                 "components": list(circuit.names),
@@ -422,12 +423,9 @@ def witness_document(refuted: Refuted) -> dict[str, Any]:
     }
 
 
-def _explained(refuted: Refuted, claim: Claim, anchor: Tensor) -> dict[str, Any]:
+def _explained(refuted: Refuted, claim: Claim, anchor: Tensor | None) -> dict[str, Any]:
     """A witness in numbers, with those that matter in words."""
-    witness = refuted.witness
-    how = broken(
-        claim.metric, witness.index, anchor, witness.reference, witness.output, witness.excess
-    )
+    how = broken_by(claim, refuted.witness, anchor)
     return {**witness_document(refuted), "matters": list(how.outputs), "in_words": how.words}
 
 

@@ -20,13 +20,15 @@ from torch import Tensor
 from provable_circuits.errors import ArgumentError, ModelFileError
 from provable_circuits.files import write_file
 from provable_circuits.network.graph import Graph, Node
-from provable_circuits.network.ops import Concat, Input
+from provable_circuits.network.ops import Concat, Input, IntegerInput
 
 OPERATOR_SET = 22
 IR_VERSION = 10
 """Both of ONNX 1.17 (2024). Before 22, ONNX does not say where pooling with ceil_mode ends."""
 
 BATCH = "batch"
+
+INT64 = TensorProto.INT64
 
 _TYPES = {torch.float32: TensorProto.FLOAT, torch.float64: TensorProto.DOUBLE}
 
@@ -86,7 +88,11 @@ class _OnnxWriter:
         batch = BATCH if self._graph.inputs else 1
         inputs, results = (
             [
-                helper.make_tensor_value_info(name, kind, [batch, *self._graph[name].shape])
+                helper.make_tensor_value_info(
+                    name,
+                    INT64 if isinstance(self._graph[name].op, IntegerInput) else kind,
+                    [batch, *self._graph[name].shape],
+                )
                 for name in names
             ]
             for names in (self._graph.inputs, outputs)

@@ -37,6 +37,7 @@ from provable_circuits.network.onnx.node import (
     sample_constant,
 )
 from provable_circuits.network.onnx.readers import READERS
+from provable_circuits.network.onnx.transformers import INTEGERS
 from provable_circuits.network.onnx.types import type_conflict, type_of
 from provable_circuits.network.ops import Shape, ShapeError
 
@@ -99,9 +100,9 @@ def _source(graph: onnx.GraphProto) -> _Source:
         )
     (value,) = (value for value in graph.input if value.name == names[0])
     kind = value.type.tensor_type
-    if kind.elem_type not in _FLOATS:
+    if kind.elem_type not in (*_FLOATS, *INTEGERS):
         raise ModelError(
-            f"The model's input '{value.name}' must be a tensor of floats. "
+            f"The model's input '{value.name}' must be a tensor of floats, or of tokens. "
             f"Got {element_type_name(kind.elem_type)} instead."
         )
     sizes = [dim.dim_value if dim.dim_value > 0 else None for dim in kind.shape.dim]
@@ -144,7 +145,9 @@ class _OnnxWalk:
         self.values: dict[str, Value] = {
             tensor.name: _array(tensor) for tensor in graph.initializer
         }
-        self.values[self.source.name] = self.builder.input(self.source.name, self.source.shape)
+        self.values[self.source.name] = self.builder.input(
+            self.source.name, self.source.shape, integer=self.source.element_type in INTEGERS
+        )
         self.origins = {tensor.name: tensor.name for tensor in graph.initializer}
         self.titles: dict[str, str] = {}
         self.types = {self.source.name: self.source.element_type}
@@ -245,6 +248,8 @@ class _OnnxWalk:
         for attribute in node.attribute:
             if node.op_type == "Cast" and attribute.name == "to":
                 types.insert(0, attribute.i)
+        if node.op_type == "Where":  # the condition comes first
+            types = types[1:]
         self.types.update({name: types[0] or 0 for name in node.output if types})
 
     def _operand(self, node: onnx.NodeProto, name: str) -> Value | None:

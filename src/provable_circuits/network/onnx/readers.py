@@ -39,6 +39,14 @@ from provable_circuits.network.onnx.shaping import (
     read_transpose,
     read_unsqueeze,
 )
+from provable_circuits.network.onnx.transformers import (
+    INTEGERS,
+    TRANSFORMER_READERS,
+    embedded,
+    matrix_product,
+    quotient,
+    together,
+)
 from provable_circuits.network.onnx.windows import read_average_pool, read_conv, read_max_pool
 from provable_circuits.network.ops import (
     Add,
@@ -49,6 +57,7 @@ from provable_circuits.network.ops import (
     Divide,
     LeakyReLU,
     Linear,
+    Multiply,
     Permute,
     ReLU,
     Reshape,
@@ -67,7 +76,7 @@ Reader = Callable[[OnnxNode], Value]
 def _matmul(node: OnnxNode) -> Value:
     left, right = node.operand(0), node.operand(1)
     if isinstance(left, str) and isinstance(right, str):
-        raise UnsupportedFormError("it multiplies two tensors of the network")
+        return matrix_product(node, left, right)
     if isinstance(left, str):
         return _matmul_by(node, left, node.constant(1))
     tensor = node.tensor(1)
@@ -151,7 +160,7 @@ def _batch_normalization(node: OnnxNode) -> Value:
 def _add(node: OnnxNode) -> Value:
     left, right = node.operand(0), node.operand(1)
     if isinstance(left, str) and isinstance(right, str):
-        return node.add(Add(), left, right)
+        return together(node, Add(), left, right)
     index = 0 if isinstance(left, str) else 1
     return _shifted(node, index, node.constant(1 - index))
 
@@ -159,7 +168,7 @@ def _add(node: OnnxNode) -> Value:
 def _subtract(node: OnnxNode) -> Value:
     left, right = node.operand(0), node.operand(1)
     if isinstance(left, str) and isinstance(right, str):
-        return node.add(Subtract(), left, right)
+        return together(node, Subtract(), left, right)
     if isinstance(left, str):
         return _shifted(node, 0, node.constant(1), negative=True)
     tensor = node.tensor(1)
@@ -193,9 +202,9 @@ def _along(shift: Tensor, shape: tuple[int, ...], channel: int) -> Tensor | None
 def _multiply(node: OnnxNode) -> Value:
     left, right = node.operand(0), node.operand(1)
     if isinstance(left, str) and isinstance(right, str):
-        if left != right:
-            raise UnsupportedFormError("it multiplies two tensors of the network")
-        return node.add(Square(), left)
+        return (
+            node.add(Square(), left) if left == right else together(node, Multiply(), left, right)
+        )
     index = 0 if isinstance(left, str) else 1
     tensor = node.tensor(index)
     scale = node.sample_constant(node.constant(1 - index), len(node.shape(tensor)))
@@ -204,7 +213,7 @@ def _multiply(node: OnnxNode) -> Value:
 
 def _divide(node: OnnxNode) -> Value:
     if isinstance(node.operand(1), str):
-        raise UnsupportedFormError("it divides by a tensor of the network")
+        return quotient(node)
     tensor = node.tensor(0)
     return node.add(Divide(node.sample_constant(node.constant(1), len(node.shape(tensor)))), tensor)
 
@@ -270,12 +279,20 @@ def _dropout(node: OnnxNode) -> Value:
 
 def _cast(node: OnnxNode) -> Value:
     wanted = node.attributes["to"]
-    if wanted not in (TensorProto.FLOAT, TensorProto.DOUBLE, node.element_type):
+    tokens = node.element_type in INTEGERS and wanted in INTEGERS
+    if not tokens and wanted not in (TensorProto.FLOAT, TensorProto.DOUBLE, node.element_type):
         raise UnsupportedFormError(f"turning numbers into {element_type_name(wanted)} changes them")
     return _identity(node)
 
 
+def _gather(node: OnnxNode) -> Value:
+    if isinstance(node.operand(1), str) and not isinstance(node.operand(0), str):
+        return embedded(node, node.axis(int(node.attributes.get("axis", 0)), 2))
+    return read_gather(node)
+
+
 READERS: Mapping[str, Reader] = {
+    **TRANSFORMER_READERS,
     "Add": _add,
     "AveragePool": read_average_pool,
     "BatchNormalization": _batch_normalization,
@@ -286,7 +303,7 @@ READERS: Mapping[str, Reader] = {
     "Div": _divide,
     "Dropout": _dropout,
     "Flatten": read_flatten,
-    "Gather": read_gather,
+    "Gather": _gather,
     "Gemm": _gemm,
     "GlobalAveragePool": read_global_average_pool,
     "Identity": _identity,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -280,3 +281,48 @@ class Mean(LinearOp):
     def write_onnx(self, writer: OnnxWriter, *inputs: str) -> str:
         axes = writer.constant(torch.tensor([dim + 1 for dim in self.dims]))
         return writer.node("ReduceMean", [inputs[0], axes], keepdims=int(self.keepdim))
+
+
+@dataclass(frozen=True, eq=False)
+class Sum(LinearOp):
+    """The sum of ``count`` values, over some per-sample dimensions (0 is the first of them)."""
+
+    dims: tuple[int, ...]
+    count: int
+    keepdim: bool = False
+
+    def shape(self, *inputs: Shape) -> Shape:
+        expect_count(self, inputs, 1)
+        try:
+            return Mean(self.dims, self.count, self.keepdim).shape(*inputs)
+        except ShapeError as error:
+            raise ShapeError(str(error).replace("Mean", "Sum")) from None
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return inputs[0].sum([dim + 1 for dim in self.dims], self.keepdim)
+
+    @property
+    def terms(self) -> int:
+        return self.count
+
+    @cached_property
+    def gain(self) -> float:
+        return float(self.count)
+
+    @property
+    def back_gain(self) -> float:
+        return self.gain
+
+    @property
+    def back_terms(self) -> int:
+        return 1
+
+    def spread(self, *inputs: Tensor) -> Tensor:
+        return self.forward(*inputs)
+
+    def pullback(self, rows: Tensor, *shapes: Shape) -> tuple[Tensor, ...]:
+        return transpose_by_differentiation(self, rows, *shapes)
+
+    def write_onnx(self, writer: OnnxWriter, *inputs: str) -> str:
+        axes = writer.constant(torch.tensor([dim + 1 for dim in self.dims]))
+        return writer.node("ReduceSum", [inputs[0], axes], keepdims=int(self.keepdim))

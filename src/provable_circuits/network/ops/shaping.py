@@ -236,3 +236,85 @@ class Scatter(Shaping):
         pads = writer.constant(torch.tensor([0, 0, 0, 1]))
         padded = writer.node("Pad", [flat, pads])
         return writer.node("Gather", [padded, writer.constant(back.reshape(self.size))], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Slice(Shaping):
+    """Every ``step``-th place from ``start`` to before ``stop`` of one per-sample dimension."""
+
+    dim: int
+    start: int
+    stop: int
+    step: int = 1
+
+    def shape(self, *inputs: Shape) -> Shape:
+        expect_count(self, inputs, 1)
+        (size,) = inputs
+        fits = 0 <= self.dim < len(size) and 0 <= self.start < self.stop <= size[self.dim]
+        if not fits or self.step < 1:
+            raise ShapeError(
+                f"Slice from {self.start} to {self.stop} by {self.step} of dimension {self.dim} "
+                f"does not fit a tensor of {size}."
+            )
+        length = len(range(self.start, self.stop, self.step))
+        return (*size[: self.dim], length, *size[self.dim + 1 :])
+
+    def _places(self) -> tuple[slice, ...]:
+        return (*([slice(None)] * (self.dim + 1)), slice(self.start, self.stop, self.step))
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return inputs[0][self._places()]
+
+    def pullback(self, rows: Tensor, *shapes: Shape) -> tuple[Tensor, ...]:
+        back = rows.new_zeros(len(rows), *shapes[0])
+        back[self._places()] = rows
+        return (back,)
+
+    def write_onnx(self, writer: OnnxWriter, *inputs: str) -> str:
+        ends = (self.start, self.stop, self.dim + 1, self.step)
+        return writer.node(
+            "Slice", [inputs[0], *(writer.constant(torch.tensor([e])) for e in ends)]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Expand(Shaping):
+    """A tensor repeated along its dimensions of length one, up to ``size``."""
+
+    size: Shape
+
+    def shape(self, *inputs: Shape) -> Shape:
+        expect_count(self, inputs, 1)
+        try:
+            fits = tuple(torch.broadcast_shapes(inputs[0], self.size)) == self.size
+            fits = fits and len(inputs[0]) == len(self.size)
+        except RuntimeError:
+            fits = False
+        if not fits:
+            raise ShapeError(f"Expand cannot turn {inputs[0]} into {self.size}.")
+        return self.size
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return inputs[0].expand(-1, *self.size)
+
+    @property
+    def back_terms(self) -> int:
+        return max(math.prod(self.size), 1)
+
+    @property
+    def back_gain(self) -> float:
+        return 1.0
+
+    @property
+    def exact(self) -> bool:
+        return False
+
+    def pullback(self, rows: Tensor, *shapes: Shape) -> tuple[Tensor, ...]:
+        for dim, length in enumerate(shapes[0]):
+            if length != self.size[dim]:
+                rows = rows.sum(dim + 1, keepdim=True)
+        return (rows,)
+
+    def write_onnx(self, writer: OnnxWriter, *inputs: str) -> str:
+        size = writer.constant(torch.tensor([1, *self.size]))  # 1 leaves the batch as it is
+        return writer.node("Expand", [inputs[0], size])

@@ -31,7 +31,9 @@ from provable_circuits.errors import (
 )
 from provable_circuits.network.graph import Graph, GraphBuilder
 from provable_circuits.network.ops import ShapeError, as_parameter
+from provable_circuits.network.torch.layout import BatchPlace
 from provable_circuits.network.torch.readers import READERS, Reading, supported_operations
+from provable_circuits.network.torch.transformers import TRANSFORMER_READERS, WITHOUT_VALUES
 
 AGREEMENT = 1e-3
 """How far, relative to the largest output, float32 outputs may lie apart before it is an error:
@@ -51,12 +53,14 @@ def graph_from_torch(module: nn.Module, example_input: Tensor) -> Graph:
             "The 'example_input' parameter of Graph.from_torch must be a tensor with a leading "
             f"batch dimension, such as torch.zeros(1, 784). Got {got} instead."
         )
-    if example_input.dtype not in (torch.float32, torch.float64) or len(example_input) == 0:
+    kinds = (torch.float32, torch.float64, torch.int64, torch.int32)
+    if example_input.dtype not in kinds or len(example_input) == 0:
         raise ArgumentError(
             "The 'example_input' parameter of Graph.from_torch must hold at least one input, in "
-            f"float32 or float64. Got {len(example_input)}, in {example_input.dtype}, instead."
+            f"float32 or float64, or tokens in int64. Got {len(example_input)}, in "
+            f"{example_input.dtype}, instead."
         )
-    if not bool(torch.isfinite(example_input).all()):
+    if example_input.is_floating_point() and not bool(torch.isfinite(example_input).all()):
         raise ArgumentError(
             "The 'example_input' parameter of Graph.from_torch must be finite. "
             "Got NaN or infinity instead."
@@ -64,9 +68,23 @@ def graph_from_torch(module: nn.Module, example_input: Tensor) -> Graph:
     example = example_input.detach()
     with _evaluation_mode(module), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        expected = _try_out(module, example)
-        program = _capture(module, example)
-        graph = _ModuleWalk(program, example).graph()
+        try:
+            return _captured(module, example)
+        except UnsupportedOperationError:
+            # In a batch of one, dimensions of length one cannot be told from the batch.
+            if len(example) > 1:
+                raise
+            try:
+                return _captured(module, example.repeat(2, *([1] * (example.ndim - 1))))
+            except ProvableCircuitsError:
+                pass
+            raise
+
+
+def _captured(module: nn.Module, example: Tensor) -> Graph:
+    """The graph of a module in evaluation mode, checked beside it on an example."""
+    expected = _try_out(module, example)
+    graph = _ModuleWalk(_capture(module, example), example).graph()
     _check_agreement(graph, example, expected)
     return graph
 
@@ -125,10 +143,22 @@ def _quiet() -> Iterator[None]:
         logger.disabled = disabled
 
 
+@contextlib.contextmanager
+def _plain_attention() -> Iterator[None]:
+    """Have attention modules compute step by step, and not by one fused operation."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
 def _capture(module: nn.Module, example: Tensor) -> ExportedProgram:
     try:
         with _quiet():
-            program: ExportedProgram = torch.export.export(module, (example,), strict=False)
+            with _plain_attention():
+                program: ExportedProgram = torch.export.export(module, (example,), strict=False)
             program = program.run_decompositions({})
     except Exception as error:  # torch.export raises many unrelated types
         raise ModelError(
@@ -145,7 +175,7 @@ def _capture(module: nn.Module, example: Tensor) -> ExportedProgram:
 
 
 def _check_agreement(graph: Graph, example: Tensor, expected: Tensor) -> None:
-    actual = graph.run(example.cpu().double())
+    actual = graph.run(example.cpu(), torch.float64)
     wanted = expected.detach().cpu().double()
     gap = float((actual - wanted).abs().max()) if wanted.numel() else 0.0
     scale = max(1.0, float(wanted.abs().max()) if wanted.numel() else 1.0)
@@ -166,6 +196,8 @@ class _ModuleWalk:
         self.constants: dict[fx.Node, Any] = {}
         self.tensors: dict[fx.Node, str] = {}
         self.origins: dict[fx.Node, str] = {}
+        self.layouts: dict[fx.Node, BatchPlace] = {}
+        self.parts: dict[fx.Node, tuple[str, ...]] = {}
         self.example = example
 
     def graph(self) -> Graph:
@@ -177,6 +209,8 @@ class _ModuleWalk:
         (output,) = next(iter(self.program.graph.find_nodes(op="output"))).args[0]
         if output not in self.tensors:
             raise ModelError("The module's output does not depend on its input.")
+        if not self.layouts[output].plain:
+            raise ModelError("The module's output does not have the batch as its first dimension.")
         return self.builder.build([self.tensors[output]])
 
     def _placeholders(self) -> None:
@@ -187,11 +221,16 @@ class _ModuleWalk:
             name = getattr(spec.arg, "name", "")
             if spec.kind is InputKind.USER_INPUT:
                 shape = tuple(self.example.shape[1:])
-                self.tensors[nodes[name]] = self.builder.input(name, shape)
+                integer = not self.example.is_floating_point()
+                self.tensors[nodes[name]] = self.builder.input(name, shape, integer=integer)
+                self.layouts[nodes[name]] = BatchPlace()
             elif spec.target is not None:
                 value = as_parameter(stored[spec.target].cpu())
                 named = spec.kind in (InputKind.PARAMETER, InputKind.BUFFER)
-                if named and nodes[name].users and not bool(torch.isfinite(value).all()):
+                finite = torch.isfinite(value)
+                if spec.kind is InputKind.BUFFER:  # minus infinity in a buffer is a mask
+                    finite |= value == -torch.inf
+                if named and nodes[name].users and not bool(finite.all()):
                     raise WeightsError(
                         f"The model's '{spec.target}' has NaN or infinite values; nothing can be "
                         "proved about such a network."
@@ -213,7 +252,11 @@ class _ModuleWalk:
             return
         if _target_name(node) == "_assert_tensor_metadata":
             return
-        reader = READERS.get(_target_name(node))
+        name = _target_name(node)
+        if name in WITHOUT_VALUES:
+            self.constants[node] = _from_shape(node)
+            return
+        reader = TRANSFORMER_READERS.get(name) or READERS.get(name)
         if reader is None:
             raise UnsupportedOperationError(
                 f"The operation {_target_name(node)} {self._place(node)} is not supported. "
@@ -226,9 +269,16 @@ class _ModuleWalk:
             builder=self.builder,
             tensors=self.tensors,
             constants=self.constants,
+            layouts=self.layouts,
+            parts=self.parts,
+            batch=self.batch,
         )
+        layouts = [self.layouts[source] for source in sources if source in self.layouts]
         try:
+            if name not in TRANSFORMER_READERS and not all(layout.plain for layout in layouts):
+                raise ShapeError("it takes the batch as its first dimension.")
             self.tensors[node] = reader(reading)
+            self.layouts.setdefault(node, layouts[0])
         except ShapeError as error:
             raise self._unsupported(node, str(error)) from error
         except ProvableCircuitsError:
@@ -248,7 +298,11 @@ class _ModuleWalk:
         value = value[0] if isinstance(value, tuple | list) else value
         expected = tuple(int(length) for length in value.shape)
         ours = self.builder[self.tensors[node]].shape
-        if expected != (self.batch, *ours):
+        try:
+            fits = self.layouts[node].sample(expected, self.batch) == ours
+        except ShapeError:
+            fits = False
+        if not fits:
             raise UnsupportedOperationError(
                 f"The operation {_target_name(node)} {self._place(node)} does not keep the batch "
                 f"as its first dimension: its output has shape {list(expected)} for a batch of "
@@ -280,9 +334,16 @@ class _ModuleWalk:
         return self._module_path(node) or node.name
 
     def _hint(self, node: fx.Node) -> str:
-        if "softmax" in _target_name(node):
+        if "log_softmax" in _target_name(node):
             return "Remove it and study the logits: it does not change which output is largest. "
         return ""
+
+
+def _from_shape(node: fx.Node) -> Any:
+    """What an operation gives that looks at the shape of its first argument alone."""
+    value = node.args[0].meta["val"]  # type: ignore[union-attr]
+    blank = torch.zeros(tuple(value.shape), dtype=value.dtype)
+    return node.target(blank, *node.args[1:], **node.kwargs)  # type: ignore[operator]
 
 
 def _target_name(node: fx.Node) -> str:

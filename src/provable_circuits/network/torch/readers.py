@@ -14,6 +14,7 @@ from provable_circuits.network import ops
 from provable_circuits.network.graph import GraphBuilder
 from provable_circuits.network.ops import Op, Shape, ShapeError, as_parameter
 from provable_circuits.network.ops.layers import Pair
+from provable_circuits.network.torch.layout import BatchPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,9 @@ class Reading:
     builder: GraphBuilder
     tensors: Mapping[fx.Node, str]
     constants: Mapping[fx.Node, Any]
+    layouts: dict[fx.Node, BatchPlace]
+    parts: dict[fx.Node, tuple[str, ...]]
+    batch: int
 
     def argument(self, position: int, keyword: str, default: Any = None) -> Any:
         """An argument by position or keyword, constants resolved, network tensors as fx nodes."""

@@ -74,6 +74,9 @@ class LimitsTuning(Tuning):
     certificate_seconds: float = tuned(
         10.0, "seconds", "For the certificate of an answer, at least", above=0
     )
+    certificate_nodes: int = tuned(
+        100_000, "nodes", "For the certificate of an answer, at most: trees are kept", least=1
+    )
     confirmation_nodes: int = tuned(
         16,
         "multiples of a question's nodes",

@@ -1,0 +1,1 @@
+"""Claims over finite domains: every input is decided by an enclosure of its own."""
