@@ -123,10 +123,14 @@ def definitions(
     return [PropertyDefinition(graph, network, cases, tuning) for cases in groups.values()]
 
 
-def unconditional(graph: Graph, question: Property) -> Counterexample | None:
+def unconditional(
+    graph: Graph, question: Property, deadline: Deadline | None = None
+) -> Counterexample | None:
     """A counterexample to a case without constraints on outputs: any input of its box."""
     for case in question.cases:
         if not len(case.rows):
+            if deadline is not None:
+                deadline.check()
             middle = case.lower + (case.upper - case.lower) * 0.5
             found = replay_case(graph, case, middle)
             if found is not None:

@@ -28,15 +28,18 @@ that it is *smaller*, which serves counterexamples. Coefficients are held exactl
 
 from __future__ import annotations
 
+import gc
 import gzip
 import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
+from typing import IO
 
 import torch
 from torch import Tensor
@@ -44,9 +47,13 @@ from torch import Tensor
 from provable_circuits.errors import ArgumentError, PropertyError
 from provable_circuits.files import write_file
 from provable_circuits.network.graph import Graph
+from provable_circuits.verify.deadline import Deadline
 
 LARGEST_TEXT = 2**30
 """Characters of a property, unpacked, that are read at most."""
+
+PIECE = 2**24
+"""Bytes that are read at once."""
 
 Number = Decimal | Fraction
 
@@ -140,11 +147,16 @@ class Property:
                 )
 
 
-def read_property(path: str | PathLike[str]) -> Property:
+def read_property(path: str | PathLike[str], deadline: Deadline | None = None) -> Property:
     """Read a VNN-LIB file, gzipped or not.
+
+    Args:
+        path: the file.
+        deadline: when to stop reading; None for never.
 
     Raises:
         PropertyError: the file is missing, damaged, malformed or contradictory.
+        OutOfTime: the deadline has passed.
     """
     if not isinstance(path, str | PathLike):
         raise ArgumentError(
@@ -158,7 +170,7 @@ def read_property(path: str | PathLike[str]) -> Property:
             packed = file.read(len(_GZIP)) == _GZIP
         opened = gzip.open(place, "rb") if packed else place.open("rb")  # noqa: SIM115
         with opened as file:
-            data = file.read(LARGEST_TEXT + 1)
+            data = _read(file, deadline)
     except FileNotFoundError:
         raise PropertyError(f"There is no file '{place}'; give a VNN-LIB property.") from None
     except (EOFError, zlib.error, gzip.BadGzipFile):
@@ -175,14 +187,39 @@ def read_property(path: str | PathLike[str]) -> Property:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise PropertyError(f"The file '{place}' is not text; give a VNN-LIB property.") from None
-    return parse_property(text, str(place))
+    return parse_property(text, str(place), deadline)
 
 
-def parse_property(text: str, name: str = "the property") -> Property:
-    """Read VNN-LIB text; ``name`` is what errors call it."""
+def _read(file: IO[bytes], deadline: Deadline | None) -> bytes:
+    """All bytes, or more than are allowed; in pieces, between which time may run out."""
+    data = bytearray()
+    while len(data) <= LARGEST_TEXT and (piece := file.read(PIECE)):
+        data += piece
+        if deadline is not None:
+            deadline.check()
+    return bytes(data)
+
+
+def parse_property(
+    text: str, name: str = "the property", deadline: Deadline | None = None
+) -> Property:
+    """Read VNN-LIB text; ``name`` is what errors call it, ``deadline`` when reading stops."""
     from provable_circuits.properties.vnnlib_reader import Reader
 
-    return Reader(text, name).read()
+    with _uncollected():
+        return Reader(text, name, deadline).read()
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the collector of cycles: it takes half of the time to walk what has none."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def write_property(

@@ -20,10 +20,14 @@ from torch import Tensor
 
 from provable_circuits.errors import PropertyError
 from provable_circuits.properties.vnnlib import Case, Number, Numbers, WrittenCase
+from provable_circuits.verify.deadline import Deadline
 
 MOST_CASES = 200_000
 MOST_WORK = 20_000_000
 """Cases, and constraints met while cases are made, beyond which a property is refused."""
+
+STEPS_BETWEEN_CHECKS = 512
+"""Steps of reading, each of microseconds, between looks at the clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +54,32 @@ Branch = list[Atom]
 
 
 class Source:
-    """The text that is read: says where in it something is wrong, and limits the work it makes."""
+    """The text that is read: says where in it something is wrong, and limits the work it makes.
 
-    def __init__(self, text: str, name: str) -> None:
+    Args:
+        text: the text.
+        name: what errors call it.
+        deadline: when to stop reading.
+    """
+
+    def __init__(self, text: str, name: str, deadline: Deadline | None = None) -> None:
         self.text = text
         self.name = name
+        self._deadline = deadline or Deadline()
         self._work = 0
+        self._steps = 0
 
     def error(self, start: int, sentence: str) -> PropertyError:
         """An error that says where."""
         line = self.text.count("\n", 0, start) + 1
         column = start - self.text.rfind("\n", 0, start)
         return PropertyError(f"{self.name}, line {line}, column {column}: {sentence}")
+
+    def step(self) -> None:
+        """Count one step of reading; stop if the time has passed, which every some steps show."""
+        self._steps += 1
+        if not self._steps % STEPS_BETWEEN_CHECKS:
+            self._deadline.check()
 
     def spend(self, work: int, start: int) -> None:
         """Count work, and refuse a property that multiplies out to too much."""
@@ -135,6 +153,7 @@ class Cases:
         shared = None
         cases = []
         for branches in product(*choices):
+            source.step()
             atoms = [atom for branch in branches for atom in branch]
             rows = [*self.rows, *(atom for atom in atoms if isinstance(atom, Row))]
             source.spend(len(rows), rows[-1].start if rows else 0)
@@ -174,8 +193,8 @@ class Cases:
                     )
         lower = [self._floats(ends.lower[i]) for i in range(self.inputs)]
         upper = [self._floats(ends.upper[i]) for i in range(self.inputs)]
-        columns = (*zip(*lower, strict=True), *zip(*upper, strict=True))
-        low, inner_low, inner_high, high = (torch.tensor(c, dtype=torch.float64) for c in columns)
+        columns = np.array((*zip(*lower, strict=True), *zip(*upper, strict=True)))
+        low, inner_low, inner_high, high = torch.from_numpy(columns)
         written = (
             tuple(ends.lower[i].value for i in range(self.inputs)),
             tuple(ends.upper[i].value for i in range(self.inputs)),

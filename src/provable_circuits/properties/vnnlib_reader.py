@@ -28,9 +28,13 @@ from provable_circuits.properties.vnnlib_cases import (
     Row,
     Source,
 )
+from provable_circuits.verify.deadline import Deadline
 
 MOST_BITS = 100_000
 """Binary digits of an exact number beyond which it is refused."""
+
+MOST_DIGITS = 10_000
+"""Characters of a written number beyond which it is refused."""
 
 _TOKEN = re.compile(r"[()]|[^\s();]+|;[^\n]*")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
@@ -59,16 +63,27 @@ class _Linear:
 
 
 class Reader:
-    """One property while it is read."""
+    """One property while it is read.
 
-    def __init__(self, text: str, name: str) -> None:
-        self.source = Source(text, name)
+    Args:
+        text: the text.
+        name: what errors call it.
+        deadline: when to stop reading.
+    """
+
+    def __init__(self, text: str, name: str, deadline: Deadline | None = None) -> None:
+        self.source = Source(text, name, deadline)
         self.declared: dict[str, set[int]] = {"X": set(), "Y": set()}
         self.always: Branch = []
         self.choices: list[list[Branch]] = []
 
     def read(self) -> Property:
-        """The property."""
+        """The property.
+
+        Raises:
+            PropertyError: the text is malformed or contradictory.
+            OutOfTime: the deadline has passed.
+        """
         for form in self._forms():
             self._command(form)
         sizes = {kind: self._count(kind) for kind in ("X", "Y")}
@@ -81,6 +96,7 @@ class Reader:
         """The lists in parentheses at the top, one after the other."""
         open_: list[tuple[int, list[Item]]] = []
         for match in _TOKEN.finditer(self.source.text):
+            self.source.step()
             token = match.group()
             if token == "(":
                 open_.append((match.start(), []))
@@ -161,6 +177,7 @@ class Reader:
         """A formula as alternatives, each a conjunction of atoms."""
         stack = [_Frame("and", [formula], [[]])]
         while True:
+            self.source.step()
             top = stack[-1]
             if not top.pending:
                 stack.pop()
@@ -241,6 +258,7 @@ class Reader:
         stack: list[tuple[int, str, list[Item], list[_Linear]]] = []
         start, body = term
         while True:
+            self.source.step()
             if isinstance(body, str):
                 done = self._word(start, body)
             else:
@@ -307,6 +325,10 @@ class Reader:
         """The number a word is, if it is one."""
         if _NUMBER.fullmatch(word) is None:
             return None
+        if len(word) > MOST_DIGITS:
+            raise self.source.error(
+                start, f"a number here has {len(word):,} digits; {MOST_DIGITS:,} are the most."
+            )
         try:
             value = Decimal(word)
             if not value:
