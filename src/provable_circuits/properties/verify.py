@@ -29,7 +29,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 
 import torch
@@ -38,6 +38,7 @@ from torch import Tensor
 from provable_circuits.network.graph import Graph
 from provable_circuits.properties.counterexample import Counterexample
 from provable_circuits.properties.problem import definitions, unconditional
+from provable_circuits.properties.related import constrained, own_outputs
 from provable_circuits.properties.status import PropertyStatus
 from provable_circuits.properties.vnnlib import Property, read_property
 from provable_circuits.rounding import InconsistentBoundsError
@@ -185,6 +186,21 @@ def _answer(
     configuration: Configuration,
 ) -> Answer[Counterexample]:
     """What the stages say of all boxes of a property."""
+    network = constrained(graph, question)
+    answer = _answer_for_rows(network, question, deadline, seed, configuration)
+    if answer.found is None or not question.related:
+        return answer
+    return replace(answer, found=replace(answer.found, y=own_outputs(graph, answer.found.y)))
+
+
+def _answer_for_rows(
+    graph: Graph,
+    question: Property,
+    deadline: Deadline,
+    seed: int,
+    configuration: Configuration,
+) -> Answer[Counterexample]:
+    """The same for a network whose outputs are the columns of the property's rows."""
     found = unconditional(graph, question, deadline)
     if found is not None:
         return Answer(Outcome.REFUTED, Stage.CORNER, 0.0, found)

@@ -1,8 +1,8 @@
 """From the atoms of a VNN-LIB property to its cases.
 
-An atom bounds one input, or a linear function of outputs. Each case is one choice of an alternative
-from every ``or``: a box from its atoms on inputs, rows from its atoms on outputs. All numbers are
-exact until here, and are rounded once: down and up.
+An atom bounds one input, or a linear function of outputs and inputs. Each case is one choice of an
+alternative from every ``or``: a box from its atoms on inputs, rows from its other atoms. All
+numbers are exact until here, and are rounded once: down and up.
 """
 
 from __future__ import annotations
@@ -42,11 +42,24 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An output atom: a sum over outputs is at most a number."""
+    """A sum over outputs and inputs is at most a number, or below it.
+
+    Attributes:
+        coefficients: i stands for output i, and -1 - i for input i.
+        bound: the number.
+        start: where in the text it is.
+        strict: whether the sum is below it.
+    """
 
     coefficients: Mapping[int, Fraction]
     bound: Fraction
     start: int
+    strict: bool = False
+
+    @property
+    def related(self) -> bool:
+        """Whether it is about inputs."""
+        return any(i < 0 for i in self.coefficients)
 
 
 Atom = End | Row
@@ -143,6 +156,10 @@ class Cases:
         self.base = _Ends({}, {})
         self.base.tighten(always)
         self.rows = [atom for atom in always if isinstance(atom, Row)]
+        branches = (branch for choice in choices for branch in choice)
+        others = (atom for branch in branches for atom in branch if isinstance(atom, Row))
+        self.related = any(atom.related for atom in (*self.rows, *others))
+        """Whether rows have columns for inputs."""
 
     def made(self) -> tuple[Case, ...]:
         """The cases, in the order of the text."""
@@ -210,12 +227,13 @@ class Cases:
             ) from None
 
     def _case(self, box: _Box, atoms: Sequence[Row]) -> Case:
-        rows = np.zeros((len(atoms), self.outputs))
+        rows = np.zeros((len(atoms), self.outputs + (self.inputs if self.related else 0)))
         bounds = np.zeros((2, len(atoms)))
         written: list[Number] = []
         for i, atom in enumerate(atoms):
             coefficients, bound = self._exact(atom)
-            rows[i, list(coefficients)] = list(coefficients.values())
+            columns = [j if j >= 0 else self.outputs - 1 - j for j in coefficients]
+            rows[i, columns] = list(coefficients.values())
             written.append(bound)
             try:
                 bounds[:, i] = _around(bound)
@@ -234,6 +252,7 @@ class Cases:
             inner_upper,
             inner_bounds,
             Numbers(*box.written, written),
+            strict=frozenset(i for i, atom in enumerate(atoms) if atom.strict),
         )
 
     def _exact(self, atom: Row) -> tuple[dict[int, float], Fraction]:

@@ -40,7 +40,7 @@ from provable_circuits.network.onnx.readers import READERS
 from provable_circuits.network.onnx.types import type_conflict, type_of
 from provable_circuits.network.ops import Shape, ShapeError
 
-OLDEST_OPERATOR_SET = 9
+OLDEST_OPERATOR_SET = 8
 
 SUPPORTED_OPERATIONS = tuple(sorted([*READERS, "Constant", "Shape", "Size"]))
 """What a model may do with tensors that depend on its input; with constants, see ``FOLDERS``."""
