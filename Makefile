@@ -25,6 +25,7 @@ soak: $(READY)  ## Look for enclosures that miss the truth: SECONDS=600, or QUES
 		--questions $(or $(QUESTIONS),0) --seed $(or $(SEED),10000)
 	$(BIN)/python -m tests.discover.journal.soak --kills $(or $(KILLS),50) --seed $(or $(SEED),0)
 	$(BIN)/python -m tests.proof.soak --mutants $(or $(MUTANTS),10000) --seed $(or $(SEED),0)
+	$(BIN)/python -m tests.soak --mutants $(or $(MUTANTS),10000) --seed $(or $(SEED),0)
 
 mutants: $(READY)  ## Plant faults that tests must catch: all, or MUTANTS=200 SEED=1 of them.
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutants --count $(or $(MUTANTS),0) --seed $(or $(SEED),0)

@@ -12,6 +12,7 @@ import gzip
 import io
 import math
 import os
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterable
@@ -89,7 +90,9 @@ def _array(file: IO[bytes], path: Path, left: list[int]) -> NDArray[Any]:
     try:
         version = npy.read_magic(file)
         read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, fortran, dtype = read(file)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of headers that Python 2 wrote
+            shape, fortran, dtype = read(file)
         if dtype.hasobject or min(shape, default=0) < 0:
             raise ValueError("an array of objects")
         size = math.prod(shape) * dtype.itemsize

@@ -8,6 +8,22 @@ from __future__ import annotations
 
 from typing import Any
 
+MOST_CHARACTERS = 490
+"""Characters of a sentence that quotes from a file."""
+
+
+def one_line(text: str, most: int = MOST_CHARACTERS) -> str:
+    """A text that quotes from elsewhere, on one line and of limited length.
+
+    >>> one_line("the name 'a" + chr(10) + "b' is " + "long " * 9 + "indeed", 40)
+    "the name 'a b' is long long lo ... ndeed"
+    """
+    plain = "".join(letter if letter.isprintable() else " " for letter in text)
+    if len(plain) <= most:
+        return plain
+    kept = most - len(" ... ")
+    return f"{plain[: kept - kept // 7]} ... {plain[-(kept // 7) :]}"
+
 
 class ProvableCircuitsError(Exception):
     """The base of every error that this package raises on purpose."""

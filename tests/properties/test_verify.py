@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
@@ -23,10 +24,14 @@ from provable_circuits.network.ops import (
     Sigmoid,
     Tanh,
 )
-from provable_circuits.properties.verify import PropertyVerdict, decide
-from provable_circuits.properties.vnnlib import Case, Property, parse_property
+from provable_circuits.properties.verify import PropertyVerdict, decide, decide_files
+from provable_circuits.properties.vnnlib import Case, Property, parse_property, write_property
 from provable_circuits.verify.attacking.attack import Attack
 from provable_circuits.verify.configuration import DEFAULT
+from provable_circuits.verify.deadline import Deadline, OutOfTime
+
+TWO_INPUTS = """(declare-const X_0 Real)(declare-const X_1 Real)(declare-const Y_0 Real)
+(assert (>= X_0 0))(assert (<= X_0 1))(assert (>= X_1 0))(assert (<= X_1 1))(assert (>= Y_0 1))"""
 
 
 def f64(values: object) -> Tensor:
@@ -279,6 +284,34 @@ def test_the_time_limit_is_kept(limit: int, clock: Clock) -> None:
     assert verdict.status == "timeout"
     assert limit < verdict.seconds <= limit + 6
     assert f"{limit} seconds" in verdict.reason
+
+
+def test_reading_counts_towards_the_limit(tmp_path: Path, clock: Clock) -> None:
+    """Every look at the clock takes a second, and only reading looks that often."""
+    graph = network(0, [1, 2, 1])
+    graph.to_onnx(tmp_path / "net.onnx")
+    ways = " ".join(f"(and (>= X_0 0) (<= X_0 1.5) (>= Y_0 {100 + i}))" for i in range(2000))
+    text = f"(declare-const X_0 Real)(declare-const Y_0 Real)(assert (or {ways}))"
+    (tmp_path / "p.vnnlib").write_text(text)
+    clock.step = 1.0
+    verdict = decide_files(tmp_path / "net.onnx", tmp_path / "p.vnnlib", 30)
+    assert (verdict.status, verdict.reason) == ("timeout", "30 seconds have passed")
+    assert 30 < verdict.seconds <= 33
+    with pytest.raises(OutOfTime):
+        parse_property(text, deadline=Deadline.after(30))
+    clock.step = 0.0
+    assert len(parse_property(text, deadline=Deadline.after(30)).cases) == 2000
+
+
+def test_files_are_decided_as_what_they_hold(tmp_path: Path) -> None:
+    graph = network(0, [1, 2, 1])
+    graph.to_onnx(tmp_path / "net.onnx")
+    for bound, status in (("-1e3", "violated"), ("1e3", "holds")):
+        write_property(asked(("0", "1"), f"(>= Y_0 {bound})"), tmp_path / "p.vnnlib")
+        assert decide_files(tmp_path / "net.onnx", tmp_path / "p.vnnlib").status == status
+    write_property(parse_property(TWO_INPUTS), tmp_path / "p.vnnlib")
+    with pytest.raises(PropertyError, match="about 2 inputs"):
+        decide_files(tmp_path / "net.onnx", tmp_path / "p.vnnlib")
 
 
 def test_calls_that_are_wrong() -> None:

@@ -239,7 +239,8 @@ def test_a_property_is_read_back_as_it_was_written(rows: list[tuple[float, ...]]
     again = parse_property(property_text(Property(len(rows), 2, cases)))
     assert len(again.cases) == len(cases)
     for case, back in zip(cases, again.cases, strict=True):
-        for name in Case.__dataclass_fields__:
+        assert back.strict == frozenset()
+        for name in set(Case.__dataclass_fields__) - {"strict"}:
             assert torch.equal(getattr(case, name), getattr(back, name)), name
 
 
@@ -350,9 +351,10 @@ def test_a_property_that_multiplies_out_to_too_much_is_refused() -> None:
         ("(assert true)", "a formula such as"),
         ("(assert ())", "a formula such as"),
         ("(assert (or))", "nothing in this 'or'"),
+        ("(vnnlib-version <2.0>)", "'vnnlib-version' belongs to VNN-LIB 2.0"),
+        ("(declare-network f (declare-input X Real [1]))", "belongs to VNN-LIB 2.0"),
+        (f"(assert (<= Y_0 {'1' * 20000}))", "20,000 digits"),
         ("(assert (not (<= Y_0 1)))", "'not' is none of"),
-        ("(assert (< Y_0 1))", "'<' is none of"),
-        ("(assert (= Y_0 1))", "'=' is none of"),
         ("(assert (<= Y_0))", "compares two terms. Got 1"),
         ("(assert (<= Y_0 1 2))", "compares two terms. Got 3"),
         ("(assert (<= Y_7 1))", "column 13: 'Y_7' is not declared"),
@@ -367,8 +369,6 @@ def test_a_property_that_multiplies_out_to_too_much_is_refused() -> None:
         ("(assert (<= (* Y_0 Y_1) 1))", "product of variables"),
         ("(assert (<= (/ Y_0 2) 1))", "a number, a variable or a sum"),
         ("(assert (<= (+) 1))", "a number, a variable or a sum"),
-        ("(assert (<= (+ X_0 Y_0) 1))", "inputs and outputs at once"),
-        ("(assert (<= Y_0 X_0))", "inputs and outputs at once"),
         ("(assert (<= 1 2))", "does not depend on any variable"),
         ("(assert (<= Y_0 Y_0))", "does not depend on any variable"),
         ("(assert (<= (* 0.30000000000000004 Y_0) (* 0.7000000000000001 Y_1)))", "more digits"),
@@ -397,7 +397,7 @@ def test_what_is_wrong_is_said(text: str, message: str) -> None:
 def test_a_property_without_inputs() -> None:
     with pytest.raises(PropertyError, match="no inputs"):
         parse_property("(declare-const Y_0 Real)(assert (<= Y_0 1))")
-    with pytest.raises(PropertyError, match="several inputs at once"):
+    with pytest.raises(PropertyError, match="gives X_0 no lower bound"):
         parse_property(declared(2, 1) + "(assert (<= X_0 X_1))")
 
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-import struct
 import warnings
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,9 +29,6 @@ SUFFIXES = frozenset(
 )
 MODES = frozenset({"1", "CMYK", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "YCbCr"})
 """Pillow's words for images of eight bits and less."""
-
-DAMAGED = (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error, zlib.error)
-"""What Pillow raises over files that are cut short or hold nonsense."""
 
 WHITE = 255.0
 
@@ -144,8 +139,10 @@ def _read(path: Path, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.flo
         raise DataError(f"The image '{path}' is far too large.") from None
     except UnidentifiedImageError:
         raise DataError(f"The file '{path}' is not an image that can be read.") from None
-    except DAMAGED as error:
-        reason = str(error).rstrip(".")
+    except (DataError, MissingExtraError):
+        raise
+    except Exception as error:  # Pillow fails over damaged files in as many ways as there are tags
+        reason = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
         raise DataError(f"The image '{path}' cannot be read: {reason}.") from None
     values = np.asarray(plain, dtype=np.float64)
     if channels == 3:
@@ -159,6 +156,7 @@ def _no_bombs() -> Iterator[None]:
     from PIL import Image
 
     with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of odd tags, in several lines
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         yield
 

@@ -27,8 +27,8 @@ def verify(
         float | None,
         typer.Option(
             min=0.001,
-            help="Seconds after which the answer is 'timeout'. 60 by default, and no limit with "
-            "--max-nodes.",
+            help="Seconds after which the answer is 'timeout', reading included. 60 by default, "
+            "and no limit with --max-nodes.",
         ),
     ] = None,
     max_nodes: options.MaxNodes = None,
@@ -48,16 +48,12 @@ def verify(
     The first line is 'unsat' (the property holds, proved), 'sat', 'unknown' or 'timeout'; after
     'sat' follows a counterexample. The exit code is 0, 1, 3 and 3.
     """
-    from provable_circuits.network.graph import Graph
     from provable_circuits.properties.status import PropertyStatus
-    from provable_circuits.properties.verify import decide
-    from provable_circuits.properties.vnnlib import read_property
+    from provable_circuits.properties.verify import decide_files
     from provable_circuits.report.answer import property_document, property_lines
     from provable_circuits.verify.configuration import DEFAULT
 
-    verdict = decide(
-        Graph.from_onnx(model), read_property(question), timeout, seed, max_nodes=max_nodes
-    )
+    verdict = decide_files(model, question, timeout, seed, max_nodes=max_nodes)
     if json:
         if timeout is None and max_nodes is None:
             timeout = DEFAULT.limits.property_seconds

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from provable_circuits.arguments import each, flag, refused
-from provable_circuits.errors import ArgumentError
+from provable_circuits.errors import ArgumentError, one_line
 from provable_circuits.network.attention import attention_of, hidden_layers, mlps_of
 from provable_circuits.network.execution import Patch, run_circuits
 from provable_circuits.network.granularity import (
@@ -128,7 +128,8 @@ class Components(Sequence[Component]):
             return self._index[name]
         except KeyError:
             raise ArgumentError(
-                f"The network has no component named {name!r}; its components are {self._hint()}."
+                f"The network has no component named {one_line(repr(name), 100)}; its components "
+                f"are {self._hint()}."
             ) from None
 
     def discovery_order(self) -> tuple[Component, ...]:

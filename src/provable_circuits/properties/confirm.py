@@ -17,6 +17,7 @@ from provable_circuits.network.execution import evaluate
 from provable_circuits.network.graph import Graph
 from provable_circuits.network.intervals import propagate
 from provable_circuits.properties.decimals import unheld
+from provable_circuits.properties.related import constrained, own_outputs
 from provable_circuits.properties.vnnlib import Case, Property
 from provable_circuits.verify.configuration import DEFAULT
 from provable_circuits.verify.exact.domains import below
@@ -43,14 +44,15 @@ def confirm(
         The input, inside the box as written, and its output; None if no case is met.
     """
     flat = x.double().flatten()
+    network = constrained(graph, question)
     for case in question.cases:
-        found = replay_case(graph, case, flat)
+        found = replay_case(network, case, flat)
         if found is not None:
-            return found
+            return found[0], own_outputs(graph, found[1])
     for case in question.cases:
-        found = replay_case(graph, case, push(graph, case, flat, tuning))
+        found = replay_case(network, case, push(network, case, flat, tuning))
         if found is not None:
-            return found
+            return found[0], own_outputs(graph, found[1])
     return None
 
 
@@ -124,12 +126,13 @@ def _replayed(graph: Graph, case: Case, least: Tensor, most: Tensor) -> bool:
 
 def _satisfied(case: Case, low: Tensor, high: Tensor) -> bool:
     """Whether every output between two bounds meets every constraint; in exact arithmetic."""
-    for row, bound in zip(case.rows, case.numbers.bounds, strict=True):
+    for number, (row, bound) in enumerate(zip(case.rows, case.numbers.bounds, strict=True)):
         used = row.nonzero().flatten()
         ends = torch.where(row > 0, high, low)[used]
         if not bool(ends.isfinite().all()):
             return False
         terms = zip(row[used].tolist(), ends.tolist(), strict=True)
-        if sum(Fraction(factor) * Fraction(end) for factor, end in terms) > Fraction(bound):
+        most = sum(Fraction(factor) * Fraction(end) for factor, end in terms)
+        if most > Fraction(bound) or (most == Fraction(bound) and number in case.strict):
             return False
     return True

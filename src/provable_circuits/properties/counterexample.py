@@ -49,7 +49,8 @@ def exact_counterexample(graph: Graph, network: Graph, case: Case, met: Met) -> 
         case: the case that is met.
         met: where.
     """
-    fixed = set(unheld(case))
+    given = case.numbers.lower
+    fixed = {i for i in unheld(case) if met.x[i] == Fraction(given[i])}
     floats = [nearest_float(value) for value in met.x]
     other = [i for i, v in enumerate(met.x) if i not in fixed and not is_float(v)]
     x = torch.tensor(floats, dtype=torch.float64).reshape(graph.input_shape)

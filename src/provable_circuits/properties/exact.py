@@ -2,7 +2,8 @@
 
 A case asks for an x of its box with rows @ y <= bounds, ends included. Rounding cannot tell whether
 an output reaches a bound exactly; for the exact stage (``verify.exact.stage``) a case is one clause
-of objectives bounds[i] - rows[i] . y, which is broken where all of them are at least zero.
+of objectives bounds[i] - rows[i] . y, which is broken where all of them are at least zero, and
+those of strict constraints above it.
 
 The point found may be one that float64 does not hold, such as 1/3, and then there may be none else.
 """
@@ -93,13 +94,15 @@ def _extent(case: Case) -> Extent:
 class RationalCase:
     """A case and its network in rational numbers."""
 
-    touching = True
     any_point = True
 
     def __init__(self, network: RationalNetwork, case: Case, deadline: Deadline) -> None:
         self.network = network
         self.deadline = deadline
         self.extent = _extent(case)
+        self.strict = case.strict
+        self.touching = len(case.strict) < len(case.rows)
+        """Whether zero may be enough: points are found where it is, and judged by ``witness``."""
         self.rows = [
             [(int(j), Fraction(float(row[j]))) for j in row.nonzero().flatten()]
             for row in case.rows.to(torch.float64)
@@ -119,8 +122,9 @@ class RationalCase:
         if not self.extent.contains(x):
             return None
         outputs = self._outputs(Atoms(), [Form(value) for value in x])
-        if any(value.constant < 0 for value in self._excess(outputs)):
-            return None
+        for i, value in enumerate(self._excess(outputs)):
+            if value.constant < 0 or (value.constant == 0 and i in self.strict):
+                return None
         return Met(tuple(x), tuple(output.constant for output in outputs))
 
     def _outputs(self, atoms: Atoms, inputs: Sequence[Form]) -> list[Form]:

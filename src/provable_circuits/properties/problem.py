@@ -4,7 +4,8 @@ A case of a property is a box and a conjunction ``rows @ y <= bounds``. It is sa
 
     max over i of (rows[i] . y - bounds[i])  >  0        for every x in the box,
 
-strictly, since the constraints include their ends: a clause of which one objective must hold.
+a clause of which one objective must hold: strictly, where a constraint includes its end, and with
+``>=`` where it does not.
 """
 
 from __future__ import annotations
@@ -66,10 +67,10 @@ class PropertyDefinition:
             graph=self.network,
             ranges={self.network.inputs[0]: box},
             rows=-torch.cat([case.rows for case in self.cases]).unsqueeze(0),
-            offsets=_above(torch.cat([case.bounds for case in self.cases])).unsqueeze(0),
-            inner_offsets=_above(torch.cat([case.inner_bounds for case in self.cases])).unsqueeze(
-                0
-            ),
+            offsets=torch.cat([_offsets(case, case.bounds) for case in self.cases]).unsqueeze(0),
+            inner_offsets=torch.cat(
+                [_offsets(case, case.inner_bounds) for case in self.cases]
+            ).unsqueeze(0),
             members=clause_members([len(case.rows) for case in self.cases]),
             roles={node.name: _role(node) for node in self.network.nodes},
         )
@@ -123,10 +124,14 @@ def definitions(
     return [PropertyDefinition(graph, network, cases, tuning) for cases in groups.values()]
 
 
-def unconditional(graph: Graph, question: Property) -> Counterexample | None:
+def unconditional(
+    graph: Graph, question: Property, deadline: Deadline | None = None
+) -> Counterexample | None:
     """A counterexample to a case without constraints on outputs: any input of its box."""
     for case in question.cases:
         if not len(case.rows):
+            if deadline is not None:
+                deadline.check()
             middle = case.lower + (case.upper - case.lower) * 0.5
             found = replay_case(graph, case, middle)
             if found is not None:
@@ -137,6 +142,14 @@ def unconditional(graph: Graph, question: Property) -> Counterexample | None:
 def _role(node: Node) -> Role:
     kind = RoleKind.INPUT if isinstance(node.op, Input) else RoleKind.NETWORK
     return Role(kind, node.name)
+
+
+def _offsets(case: Case, bounds: Tensor) -> Tensor:
+    """Offsets such that rows @ y >= offsets means that a constraint is not met."""
+    offsets = _above(bounds)
+    strict = sorted(case.strict)
+    offsets[strict] = bounds[strict]
+    return offsets
 
 
 def _above(bounds: Tensor) -> Tensor:

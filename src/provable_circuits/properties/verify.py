@@ -28,7 +28,9 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from os import PathLike
 
 import torch
 from torch import Tensor
@@ -36,8 +38,9 @@ from torch import Tensor
 from provable_circuits.network.graph import Graph
 from provable_circuits.properties.counterexample import Counterexample
 from provable_circuits.properties.problem import definitions, unconditional
+from provable_circuits.properties.related import constrained, own_outputs
 from provable_circuits.properties.status import PropertyStatus
-from provable_circuits.properties.vnnlib import Property
+from provable_circuits.properties.vnnlib import Property, read_property
 from provable_circuits.rounding import InconsistentBoundsError
 from provable_circuits.verify.attacking.pgd import Effort
 from provable_circuits.verify.configuration import DEFAULT, Configuration
@@ -104,13 +107,59 @@ def decide(
     Raises:
         PropertyError: the property is about another number of inputs or outputs.
     """
-    seconds, max_nodes = limits(timeout, max_nodes, configuration.limits.property_seconds)
     question.check(graph)
+
+    def answer(deadline: Deadline) -> Answer[Counterexample]:
+        return _answer(graph, question, deadline, seed, configuration)
+
+    return _within(timeout, max_nodes, configuration, answer)
+
+
+def decide_files(
+    model: str | PathLike[str],
+    question: str | PathLike[str],
+    timeout: float | None = None,
+    seed: int = 0,
+    *,
+    max_nodes: int | None = None,
+    configuration: Configuration = DEFAULT,
+) -> PropertyVerdict:
+    """The same for an ONNX and a VNN-LIB file; the time of reading both counts.
+
+    Args:
+        model: the network.
+        question: what must not happen.
+        timeout: seconds from now on, see ``decide``.
+        seed: the seed of random starts of the attack.
+        max_nodes: a limit in nodes, see ``decide``.
+        configuration: the tuning of the stages.
+
+    Raises:
+        ModelError, PropertyError: the files are no network and no property that fits it.
+    """
+
+    def answer(deadline: Deadline) -> Answer[Counterexample]:
+        graph = Graph.from_onnx(model)
+        deadline.check()
+        read = read_property(question, deadline)
+        read.check(graph)
+        return _answer(graph, read, deadline, seed, configuration)
+
+    return _within(timeout, max_nodes, configuration, answer)
+
+
+def _within(
+    timeout: float | None,
+    max_nodes: int | None,
+    configuration: Configuration,
+    ask: Callable[[Deadline], Answer[Counterexample]],
+) -> PropertyVerdict:
+    """An answer under limits that begin now."""
+    seconds, max_nodes = limits(timeout, max_nodes, configuration.limits.property_seconds)
     started = time.monotonic()
     found: Counterexample | None = None
     try:
-        deadline = Deadline.after(seconds, max_nodes)
-        answer = _answer(graph, question, deadline, seed, configuration)
+        answer = ask(Deadline.after(seconds, max_nodes))
         status, reason, found = _told(answer)
     except OutOfNodes:
         status, reason = PropertyStatus.TIMEOUT, f"{max_nodes} nodes were bounded"
@@ -137,21 +186,33 @@ def _answer(
     configuration: Configuration,
 ) -> Answer[Counterexample]:
     """What the stages say of all boxes of a property."""
-    found = unconditional(graph, question)
+    network = constrained(graph, question)
+    answer = _answer_for_rows(network, question, deadline, seed, configuration)
+    if answer.found is None or not question.related:
+        return answer
+    return replace(answer, found=replace(answer.found, y=own_outputs(graph, answer.found.y)))
+
+
+def _answer_for_rows(
+    graph: Graph,
+    question: Property,
+    deadline: Deadline,
+    seed: int,
+    configuration: Configuration,
+) -> Answer[Counterexample]:
+    """The same for a network whose outputs are the columns of the property's rows."""
+    found = unconditional(graph, question, deadline)
     if found is not None:
         return Answer(Outcome.REFUTED, Stage.CORNER, 0.0, found)
     effort = Effort(
         seed, configuration.properties.attack_steps, configuration.properties.attack_starts
     )
-    questions = [
-        Question(
-            Means(CPU, effort, Memory.empty(configuration.reuse), configuration, inputs_first=True),
-            definition.problem(),
-            definition,
-            deadline,
-        )
-        for definition in definitions(graph, question, configuration.exact)
-    ]
+    questions = []
+    for definition in definitions(graph, question, configuration.exact):
+        deadline.check()
+        memory = Memory.empty(configuration.reuse)
+        means = Means(CPU, effort, memory, configuration, inputs_first=True)
+        questions.append(Question(means, definition.problem(), definition, deadline))
     return decide_all(questions)
 
 

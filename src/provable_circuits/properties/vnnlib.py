@@ -5,7 +5,10 @@ counterexample: bounds on the inputs, and linear constraints on the outputs. ``s
 input satisfies all of it, ``unsat`` that none does. Here such a file is a list of cases, of which
 one is enough for a counterexample: each a box of inputs and a conjunction
 
-    rows @ y <= bounds.
+    rows @ y <= bounds,
+
+some of it strictly. Where inputs are related to each other or to outputs, or bounded strictly, y
+has the inputs behind the outputs (``related``).
 
 An ``or`` over inputs, outputs or both becomes several cases.
 
@@ -28,13 +31,16 @@ that it is *smaller*, which serves counterexamples. Coefficients are held exactl
 
 from __future__ import annotations
 
+import gc
 import gzip
 import math
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+from io import BufferedReader
 from os import PathLike
 from pathlib import Path
 
@@ -44,9 +50,13 @@ from torch import Tensor
 from provable_circuits.errors import ArgumentError, PropertyError
 from provable_circuits.files import write_file
 from provable_circuits.network.graph import Graph
+from provable_circuits.verify.deadline import Deadline
 
 LARGEST_TEXT = 2**30
 """Characters of a property, unpacked, that are read at most."""
+
+PIECE = 2**24
+"""Bytes that are read at once."""
 
 Number = Decimal | Fraction
 
@@ -78,6 +88,7 @@ class Case:
         inner_lower, inner_upper: the bounds rounded inward. Where a decimal that float64 does not
             hold is given as both bounds, they cross: the box has points there, but none in float64.
         inner_bounds: right-hand sides rounded down.
+        strict: the constraints that exclude their ends, by number.
     """
 
     lower: Tensor
@@ -87,6 +98,7 @@ class Case:
     inner_lower: Tensor
     inner_upper: Tensor
     inner_bounds: Tensor
+    strict: frozenset[int] = field(default=frozenset(), kw_only=True)
 
     @classmethod
     def exact(cls, lower: Tensor, upper: Tensor, rows: Tensor, bounds: Tensor) -> Case:
@@ -118,11 +130,18 @@ class WrittenCase(Case):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Property:
-    """What must not happen: any of ``cases``, over flat inputs and outputs."""
+    """What must not happen: any of ``cases``, over flat inputs and outputs.
+
+    Attributes:
+        inputs, outputs: how many there are.
+        cases: each of them is enough.
+        related: whether rows have a column for each input behind those of the outputs.
+    """
 
     inputs: int
     outputs: int
     cases: tuple[Case, ...]
+    related: bool = False
 
     def __repr__(self) -> str:
         return f"Property({self.inputs} inputs, {self.outputs} outputs, {len(self.cases)} cases)"
@@ -140,11 +159,16 @@ class Property:
                 )
 
 
-def read_property(path: str | PathLike[str]) -> Property:
+def read_property(path: str | PathLike[str], deadline: Deadline | None = None) -> Property:
     """Read a VNN-LIB file, gzipped or not.
+
+    Args:
+        path: the file.
+        deadline: when to stop reading; None for never.
 
     Raises:
         PropertyError: the file is missing, damaged, malformed or contradictory.
+        OutOfTime: the deadline has passed.
     """
     if not isinstance(path, str | PathLike):
         raise ArgumentError(
@@ -158,7 +182,7 @@ def read_property(path: str | PathLike[str]) -> Property:
             packed = file.read(len(_GZIP)) == _GZIP
         opened = gzip.open(place, "rb") if packed else place.open("rb")  # noqa: SIM115
         with opened as file:
-            data = file.read(LARGEST_TEXT + 1)
+            data = _read(file, deadline)
     except FileNotFoundError:
         raise PropertyError(f"There is no file '{place}'; give a VNN-LIB property.") from None
     except (EOFError, zlib.error, gzip.BadGzipFile):
@@ -175,14 +199,39 @@ def read_property(path: str | PathLike[str]) -> Property:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise PropertyError(f"The file '{place}' is not text; give a VNN-LIB property.") from None
-    return parse_property(text, str(place))
+    return parse_property(text, str(place), deadline)
 
 
-def parse_property(text: str, name: str = "the property") -> Property:
-    """Read VNN-LIB text; ``name`` is what errors call it."""
+def _read(file: gzip.GzipFile | BufferedReader, deadline: Deadline | None) -> bytes:
+    """All bytes, or more than are allowed; in pieces, between which time may run out."""
+    data = bytearray()
+    while len(data) <= LARGEST_TEXT and (piece := file.read(PIECE)):
+        data += piece
+        if deadline is not None:
+            deadline.check()
+    return bytes(data)
+
+
+def parse_property(
+    text: str, name: str = "the property", deadline: Deadline | None = None
+) -> Property:
+    """Read VNN-LIB text; ``name`` is what errors call it, ``deadline`` when reading stops."""
     from provable_circuits.properties.vnnlib_reader import Reader
 
-    return Reader(text, name).read()
+    with _uncollected():
+        return Reader(text, name, deadline).read()
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the collector of cycles: it takes half of the time to walk what has none."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def write_property(
@@ -212,9 +261,9 @@ def property_text(question: Property, comment: Sequence[str] = ()) -> str:
     first = question.cases[0]
     if all(_same_box(case, first) for case in question.cases):
         lines += [f"(assert {atom})" for atom in _box_atoms(first)]
-        ways = [_row_atoms(case) for case in question.cases]
+        ways = [_row_atoms(case, question.outputs) for case in question.cases]
     else:
-        ways = [[*_box_atoms(case), *_row_atoms(case)] for case in question.cases]
+        ways = [[*_box_atoms(case), *_row_atoms(case, question.outputs)] for case in question.cases]
     if not all(ways):
         ways = []  # a case without constraints on outputs: any input of the box will do
     if len(ways) == 1:
@@ -239,27 +288,34 @@ def _box_atoms(case: Case) -> list[str]:
     ]
 
 
-def _row_atoms(case: Case) -> list[str]:
+def _row_atoms(case: Case, outputs: int) -> list[str]:
+    def name(column: int) -> str:
+        return f"Y_{column}" if column < outputs else f"X_{column - outputs}"
+
+    pairs = zip(case.rows.tolist(), case.bounds.tolist(), strict=True)
     return [
-        _row_text({i: value for i, value in enumerate(row) if value}, bound)
-        for row, bound in zip(case.rows.tolist(), case.bounds.tolist(), strict=True)
+        _row_text(
+            {name(i): value for i, value in enumerate(row) if value}, bound, number in case.strict
+        )
+        for number, (row, bound) in enumerate(pairs)
     ]
 
 
-def _row_text(row: Mapping[int, float], bound: float) -> str:
+def _row_text(row: Mapping[str, float], bound: float, strict: bool) -> str:
     """One constraint, in the forms that every tool of VNN-COMP reads where it has one of them."""
+    end = "" if strict else "="
     if sorted(row.values()) == [-1.0, 1.0] and bound == 0:
-        less, more = sorted(row, key=lambda i: -row[i])
-        return f"(<= Y_{less} Y_{more})"
+        less, more = sorted(row, key=lambda name: -row[name])
+        return f"(<{end} {less} {more})"
     if len(row) == 1:
-        ((i, value),) = row.items()
+        ((name, value),) = row.items()
         if value == 1.0:
-            return f"(<= Y_{i} {decimal_text(bound)})"
+            return f"(<{end} {name} {decimal_text(bound)})"
         if value == -1.0:
-            return f"(>= Y_{i} {decimal_text(-bound)})"
-    terms = [f"(* {decimal_text(value)} Y_{i})" for i, value in row.items()]
+            return f"(>{end} {name} {decimal_text(-bound)})"
+    terms = [f"(* {decimal_text(value)} {name})" for name, value in row.items()]
     total = terms[0] if len(terms) == 1 else f"(+ {' '.join(terms)})"
-    return f"(<= {total} {decimal_text(bound)})"
+    return f"(<{end} {total} {decimal_text(bound)})"
 
 
 def decimal_text(value: float) -> str:

@@ -1,8 +1,8 @@
 """From the atoms of a VNN-LIB property to its cases.
 
-An atom bounds one input, or a linear function of outputs. Each case is one choice of an alternative
-from every ``or``: a box from its atoms on inputs, rows from its atoms on outputs. All numbers are
-exact until here, and are rounded once: down and up.
+An atom bounds one input, or a linear function of outputs and inputs. Each case is one choice of an
+alternative from every ``or``: a box from its atoms on inputs, rows from its other atoms. All
+numbers are exact until here, and are rounded once: down and up.
 """
 
 from __future__ import annotations
@@ -20,10 +20,14 @@ from torch import Tensor
 
 from provable_circuits.errors import PropertyError
 from provable_circuits.properties.vnnlib import Case, Number, Numbers, WrittenCase
+from provable_circuits.verify.deadline import Deadline
 
 MOST_CASES = 200_000
 MOST_WORK = 20_000_000
 """Cases, and constraints met while cases are made, beyond which a property is refused."""
+
+STEPS_BETWEEN_CHECKS = 512
+"""Steps of reading, each of microseconds, between looks at the clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +42,24 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An output atom: a sum over outputs is at most a number."""
+    """A sum over outputs and inputs is at most a number, or below it.
+
+    Attributes:
+        coefficients: i stands for output i, and -1 - i for input i.
+        bound: the number.
+        start: where in the text it is.
+        strict: whether the sum is below it.
+    """
 
     coefficients: Mapping[int, Fraction]
     bound: Fraction
     start: int
+    strict: bool = False
+
+    @property
+    def related(self) -> bool:
+        """Whether it is about inputs."""
+        return any(i < 0 for i in self.coefficients)
 
 
 Atom = End | Row
@@ -50,18 +67,32 @@ Branch = list[Atom]
 
 
 class Source:
-    """The text that is read: says where in it something is wrong, and limits the work it makes."""
+    """The text that is read: says where in it something is wrong, and limits the work it makes.
 
-    def __init__(self, text: str, name: str) -> None:
+    Args:
+        text: the text.
+        name: what errors call it.
+        deadline: when to stop reading.
+    """
+
+    def __init__(self, text: str, name: str, deadline: Deadline | None = None) -> None:
         self.text = text
         self.name = name
+        self._deadline = deadline or Deadline()
         self._work = 0
+        self._steps = 0
 
     def error(self, start: int, sentence: str) -> PropertyError:
         """An error that says where."""
         line = self.text.count("\n", 0, start) + 1
         column = start - self.text.rfind("\n", 0, start)
         return PropertyError(f"{self.name}, line {line}, column {column}: {sentence}")
+
+    def step(self) -> None:
+        """Count one step of reading; stop if the time has passed, which every some steps show."""
+        self._steps += 1
+        if not self._steps % STEPS_BETWEEN_CHECKS:
+            self._deadline.check()
 
     def spend(self, work: int, start: int) -> None:
         """Count work, and refuse a property that multiplies out to too much."""
@@ -125,6 +156,10 @@ class Cases:
         self.base = _Ends({}, {})
         self.base.tighten(always)
         self.rows = [atom for atom in always if isinstance(atom, Row)]
+        branches = (branch for choice in choices for branch in choice)
+        others = (atom for branch in branches for atom in branch if isinstance(atom, Row))
+        self.related = any(atom.related for atom in (*self.rows, *others))
+        """Whether rows have columns for inputs."""
 
     def made(self) -> tuple[Case, ...]:
         """The cases, in the order of the text."""
@@ -135,6 +170,7 @@ class Cases:
         shared = None
         cases = []
         for branches in product(*choices):
+            source.step()
             atoms = [atom for branch in branches for atom in branch]
             rows = [*self.rows, *(atom for atom in atoms if isinstance(atom, Row))]
             source.spend(len(rows), rows[-1].start if rows else 0)
@@ -174,8 +210,8 @@ class Cases:
                     )
         lower = [self._floats(ends.lower[i]) for i in range(self.inputs)]
         upper = [self._floats(ends.upper[i]) for i in range(self.inputs)]
-        columns = (*zip(*lower, strict=True), *zip(*upper, strict=True))
-        low, inner_low, inner_high, high = (torch.tensor(c, dtype=torch.float64) for c in columns)
+        columns = np.array((*zip(*lower, strict=True), *zip(*upper, strict=True)))
+        low, inner_low, inner_high, high = torch.from_numpy(columns)
         written = (
             tuple(ends.lower[i].value for i in range(self.inputs)),
             tuple(ends.upper[i].value for i in range(self.inputs)),
@@ -191,12 +227,13 @@ class Cases:
             ) from None
 
     def _case(self, box: _Box, atoms: Sequence[Row]) -> Case:
-        rows = np.zeros((len(atoms), self.outputs))
+        rows = np.zeros((len(atoms), self.outputs + (self.inputs if self.related else 0)))
         bounds = np.zeros((2, len(atoms)))
         written: list[Number] = []
         for i, atom in enumerate(atoms):
             coefficients, bound = self._exact(atom)
-            rows[i, list(coefficients)] = list(coefficients.values())
+            columns = [j if j >= 0 else self.outputs - 1 - j for j in coefficients]
+            rows[i, columns] = list(coefficients.values())
             written.append(bound)
             try:
                 bounds[:, i] = _around(bound)
@@ -215,6 +252,7 @@ class Cases:
             inner_upper,
             inner_bounds,
             Numbers(*box.written, written),
+            strict=frozenset(i for i, atom in enumerate(atoms) if atom.strict),
         )
 
     def _exact(self, atom: Row) -> tuple[dict[int, float], Fraction]:

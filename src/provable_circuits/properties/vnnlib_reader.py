@@ -2,9 +2,11 @@
 
     text -> lists in parentheses -> alternatives of atoms -> cases
 
-An atom bounds one input, or a linear function of outputs. A formula becomes alternatives, each a
-conjunction of atoms, by multiplying ``and`` out over ``or``. Arithmetic is in exact fractions, and
-rounded once, at the end. No function here calls itself, so nesting may be of any depth.
+An atom bounds one input, or a linear function of outputs and inputs. An equality is two of them; a
+strict bound of an input is one that includes its end, and a strict row besides. A formula becomes
+alternatives, each a conjunction of atoms, by multiplying ``and`` out over ``or``. Arithmetic is in
+exact fractions, and rounded once, at the end. No function here calls itself, so nesting may be of
+any depth.
 """
 
 from __future__ import annotations
@@ -21,20 +23,25 @@ from provable_circuits.properties.vnnlib import Property
 from provable_circuits.properties.vnnlib_cases import (
     MOST_CASES,
     MOST_WORK,
-    Atom,
     Branch,
     Cases,
     End,
     Row,
     Source,
 )
+from provable_circuits.verify.deadline import Deadline
 
 MOST_BITS = 100_000
 """Binary digits of an exact number beyond which it is refused."""
 
+MOST_DIGITS = 10_000
+"""Characters of a written number beyond which it is refused."""
+
 _TOKEN = re.compile(r"[()]|[^\s();]+|;[^\n]*")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _VARIABLE = re.compile(r"([XY])_(0|[1-9]\d{0,8})", re.ASCII)
+_NEWER = frozenset({"vnnlib-version", "declare-network", "declare-input", "declare-output"})
+_COMPARISONS = ("<=", ">=", "<", ">", "=")
 _IGNORED = frozenset({"set-logic", "set-info", "set-option", "check-sat", "get-model", "exit"})
 
 Item = tuple[int, "str | list[Item]"]
@@ -59,28 +66,40 @@ class _Linear:
 
 
 class Reader:
-    """One property while it is read."""
+    """One property while it is read.
 
-    def __init__(self, text: str, name: str) -> None:
-        self.source = Source(text, name)
+    Args:
+        text: the text.
+        name: what errors call it.
+        deadline: when to stop reading.
+    """
+
+    def __init__(self, text: str, name: str, deadline: Deadline | None = None) -> None:
+        self.source = Source(text, name, deadline)
         self.declared: dict[str, set[int]] = {"X": set(), "Y": set()}
         self.always: Branch = []
         self.choices: list[list[Branch]] = []
 
     def read(self) -> Property:
-        """The property."""
+        """The property.
+
+        Raises:
+            PropertyError: the text is malformed or contradictory.
+            OutOfTime: the deadline has passed.
+        """
         for form in self._forms():
             self._command(form)
         sizes = {kind: self._count(kind) for kind in ("X", "Y")}
         if sizes["X"] == 0:
             raise PropertyError(f"{self.source.name} declares no inputs: (declare-const X_0 Real).")
         cases = Cases(self.source, self.always, self.choices, sizes["X"], sizes["Y"])
-        return Property(sizes["X"], sizes["Y"], cases.made())
+        return Property(sizes["X"], sizes["Y"], cases.made(), cases.related)
 
     def _forms(self) -> Iterator[tuple[int, list[Item]]]:
         """The lists in parentheses at the top, one after the other."""
         open_: list[tuple[int, list[Item]]] = []
         for match in _TOKEN.finditer(self.source.text):
+            self.source.step()
             token = match.group()
             if token == "(":
                 open_.append((match.start(), []))
@@ -118,6 +137,10 @@ class Reader:
             self._assert(items[1])
         elif head in ("declare-const", "declare-fun"):
             self._declare(start, items)
+        elif head in _NEWER:
+            raise self.source.error(
+                start, f"'{head}' belongs to VNN-LIB 2.0; give the property in VNN-LIB 1.0."
+            )
         elif head not in _IGNORED:
             raise self.source.error(start, f"{_shown(head)} is no command of VNN-LIB known here.")
 
@@ -161,6 +184,7 @@ class Reader:
         """A formula as alternatives, each a conjunction of atoms."""
         stack = [_Frame("and", [formula], [[]])]
         while True:
+            self.source.step()
             top = stack[-1]
             if not top.pending:
                 stack.pop()
@@ -173,7 +197,7 @@ class Reader:
             if not isinstance(head, str) or isinstance(body, str):
                 raise self.source.error(start, "a formula such as (<= X_0 1.0) was expected.")
             if head not in ("and", "or"):
-                self._join(top, [[self._atom(start, head, body)]], start)
+                self._join(top, [self._atoms(start, head, body)], start)
                 continue
             if len(body) == 1:
                 raise self.source.error(start, f"there is nothing in this '{head}'.")
@@ -198,10 +222,12 @@ class Reader:
         if len(index_map.branches) > MOST_CASES:
             self.source.spend(MOST_WORK, start)
 
-    def _atom(self, start: int, operator: str, items: Sequence[Item]) -> Atom:
-        if operator not in ("<=", ">="):
+    def _atoms(self, start: int, operator: str, items: Sequence[Item]) -> Branch:
+        """A comparison: one atom, or two."""
+        if operator not in _COMPARISONS:
+            known = ", ".join(_COMPARISONS)
             raise self.source.error(
-                start, f"{_shown(operator)} is none of <=, >=, and, or, which are known here."
+                start, f"{_shown(operator)} is none of {known}, and, or, which are known here."
             )
         if len(items) != 3:
             raise self.source.error(
@@ -209,38 +235,42 @@ class Reader:
             )
         (_, left), (place, right) = items[1:]
         # By far the most common atom is an input against a number; it needs no arithmetic.
-        if isinstance(left, str) and isinstance(right, str) and left[0] == "X" and right[0] != "X":
+        bounded = isinstance(left, str) and left[0] == "X" and operator in ("<=", ">=")
+        if bounded and isinstance(left, str) and isinstance(right, str) and right[0] != "X":
             number = self._number(place, right)
             if number is not None:
-                return End(self._variable(items[1][0], left), operator == "<=", number, start)
-        return self._linear_atom(start, operator, items)
+                return [End(self._variable(items[1][0], left), operator == "<=", number, start)]
+        if operator != "=":
+            return self._linear_atoms(start, operator, items)
+        return [
+            *self._linear_atoms(start, "<=", items),
+            *self._linear_atoms(start, ">=", items),
+        ]
 
-    def _linear_atom(self, start: int, operator: str, items: Sequence[Item]) -> Atom:
+    def _linear_atoms(self, start: int, operator: str, items: Sequence[Item]) -> Branch:
         less, more = (self._linear(item) for item in items[1:])
-        if operator == ">=":
+        if operator[0] == ">":
             less, more = more, less
         for name, value in more.terms.items():
             less.terms[name] = less.terms.get(name, Fraction(0)) - value
         terms = {name: value for name, value in less.terms.items() if value}
         bound = more.constant - less.constant
-        kinds = {name[0] for name in terms}
-        if not kinds:
+        if not terms:
             raise self.source.error(start, "this comparison does not depend on any variable.")
-        if kinds == {"Y"}:
-            return Row({int(name[2:]): value for name, value in terms.items()}, bound, start)
-        if len(terms) > 1:
-            what = "inputs and outputs" if len(kinds) == 2 else "several inputs"
-            raise self.source.error(
-                start, f"a constraint on {what} at once is not supported: inputs range over boxes."
-            )
-        ((name, value),) = terms.items()
-        return End(int(name[2:]), value > 0, bound / value, start)
+        strict = operator in ("<", ">")
+        row = Row({_column(name): value for name, value in terms.items()}, bound, start, strict)
+        name, value = next(iter(terms.items()))
+        if len(terms) > 1 or name[0] == "Y":
+            return [row]
+        end = End(int(name[2:]), value > 0, bound / value, start)
+        return [end, row] if strict else [end]
 
     def _linear(self, term: Item) -> _Linear:
         """A term as a linear form, computed exactly."""
         stack: list[tuple[int, str, list[Item], list[_Linear]]] = []
         start, body = term
         while True:
+            self.source.step()
             if isinstance(body, str):
                 done = self._word(start, body)
             else:
@@ -307,6 +337,10 @@ class Reader:
         """The number a word is, if it is one."""
         if _NUMBER.fullmatch(word) is None:
             return None
+        if len(word) > MOST_DIGITS:
+            raise self.source.error(
+                start, f"a number here has {len(word):,} digits; {MOST_DIGITS:,} are the most."
+            )
         try:
             value = Decimal(word)
             if not value:
@@ -316,6 +350,11 @@ class Reader:
         except DecimalException:
             pass
         raise self.source.error(start, f"the number {_shown(word)} is out of the range of float64.")
+
+
+def _column(name: str) -> int:
+    """The key of a variable in rows."""
+    return int(name[2:]) if name[0] == "Y" else -1 - int(name[2:])
 
 
 def _shown(word: str) -> str:

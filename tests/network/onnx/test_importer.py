@@ -345,3 +345,18 @@ def test_tensors_have_names_of_their_own(tmp_path: Path) -> None:
         net.nodes.append(helper.make_node("Relu", [source], [f"a{i}"], name="same"))
     graph = Graph.from_onnx(net.save("a2", tmp_path))
     assert [node.name for node in graph.nodes] == ["x", "same", "same_1", "a2"]
+
+
+def test_operator_set_8_means_what_the_runtime_computes(tmp_path: Path) -> None:
+    net = Net(1, 2, 4, 4, opset=8)
+    h = net.node("Conv", "x", net.weight("w", 3, 2, 3, 3), pads=[1, 1, 1, 1])
+    norm = [net.weight("n0", 3), net.weight("n1", 3), net.weight("n2", 3), net.positive("n3", 3)]
+    h = net.node("Relu", net.node("BatchNormalization", h, *norm, spatial=1))
+    h = net.node("Sum", h, net.weight("shift", 1, 3, 4, 4), h)
+    h = net.node("Slice", h, axes=[2], starts=[1], ends=[3])
+    h = net.node("Flatten", net.node("MaxPool", h, kernel_shape=[2, 2], strides=[2, 2]))
+    h = net.node("Gemm", h, net.weight("v", 6, 3), net.weight("b", 3))
+    model = net.model(h)
+    graph = graph_of(model, tmp_path)
+    x = np.random.default_rng(1).normal(size=(1, 2, 4, 4)).astype(np.float32)
+    np.testing.assert_allclose(graph.run(x).numpy(), runtime(model, x), rtol=1e-5, atol=1e-6)

@@ -130,11 +130,11 @@ def test_unsupported_operator_sets_and_domains(tmp_path: Path) -> None:
     net = Net("N", 3)
     path = net.save(net.node("Relu", "x"), tmp_path)
     model = onnx.load_model(path)
-    for version in (8, NEWEST + 1):
+    for version in (7, NEWEST + 1):
         model.opset_import[0].version = version
         path.write_bytes(model.SerializeToString())
         assert (
-            f"must use an operator set of ONNX from 9 to {NEWEST}. Got {version} instead"
+            f"must use an operator set of ONNX from 8 to {NEWEST}. Got {version} instead"
         ) in refusal(path, UnsupportedOperationError)
     model.opset_import[0].domain = "ai.onnx.ml"
     path.write_bytes(model.SerializeToString())
@@ -370,3 +370,14 @@ def test_forms_without_an_exact_counterpart_are_refused(
     assert reason in message
     assert message.endswith(".")
     assert ".." not in message
+
+
+def test_operator_set_8_where_its_operators_mean_something_else(tmp_path: Path) -> None:
+    net = Net(1, 2, 3, 3, opset=8)
+    four = [net.positive(f"n{i}", 2, 3, 3) for i in range(4)]
+    apart = net.model(net.node("BatchNormalization", "x", *four, spatial=0))
+    net = Net(1, 2, 3, 3, opset=8)
+    larger = net.model(net.node("Upsample", "x", scales=[1.0, 1.0, 2.0, 2.0]))
+    for model, message in ((apart, "its spatial is 0"), (larger, "Upsample is not supported")):
+        onnx.save_model(model, tmp_path / "net.onnx")
+        assert message in refusal(tmp_path / "net.onnx", UnsupportedOperationError)

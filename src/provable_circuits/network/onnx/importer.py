@@ -24,7 +24,13 @@ import onnx
 from onnx import TensorProto, checker, defs, helper, numpy_helper
 from torch import Tensor
 
-from provable_circuits.errors import ModelError, ModelFileError, UnsupportedOperationError
+from provable_circuits.errors import (
+    MOST_CHARACTERS,
+    ModelError,
+    ModelFileError,
+    UnsupportedOperationError,
+    one_line,
+)
 from provable_circuits.network.graph import Graph, GraphBuilder
 from provable_circuits.network.onnx.file import load_model
 from provable_circuits.network.onnx.folding import fold
@@ -41,7 +47,7 @@ from provable_circuits.network.onnx.transformers import INTEGERS
 from provable_circuits.network.onnx.types import type_conflict, type_of
 from provable_circuits.network.ops import Shape, ShapeError
 
-OLDEST_OPERATOR_SET = 9
+OLDEST_OPERATOR_SET = 8
 
 SUPPORTED_OPERATIONS = tuple(sorted([*READERS, "Constant", "Shape", "Size"]))
 """What a model may do with tensors that depend on its input; with constants, see ``FOLDERS``."""
@@ -58,10 +64,13 @@ _WEIGHT = re.compile(r"(.+)[._/](?:weight|kernel|W)(?::0)?")
 def graph_from_onnx(path: str | PathLike[str]) -> Graph:
     """Read an ONNX file of one input and one output; see ``Graph.from_onnx``."""
     model = load_model(path)
-    walk = _OnnxWalk(model.graph, _operator_set(model))
-    for node in model.graph.node:
-        walk.read(node)
-    return walk.finish()
+    try:
+        walk = _OnnxWalk(model.graph, _operator_set(model))
+        for node in model.graph.node:
+            walk.read(node)
+        return walk.finish()
+    except ModelError as error:
+        raise type(error)(one_line(str(error))) from error.__cause__
 
 
 def _operator_set(model: onnx.ModelProto) -> int:
@@ -323,10 +332,9 @@ def _invalid(node: onnx.NodeProto, reason: str) -> ModelFileError:
 
 
 def _unsupported(node: onnx.NodeProto, reason: str) -> UnsupportedOperationError:
-    return UnsupportedOperationError(
-        f"The operation {node.op_type} is not supported at {_place(node)}: {reason}. "
-        f"Supported operations are {', '.join(SUPPORTED_OPERATIONS)}."
-    )
+    said = f"The operation {node.op_type} is not supported at {_place(node)}: {reason}."
+    listed = f"{said} Supported operations are {', '.join(SUPPORTED_OPERATIONS)}."
+    return UnsupportedOperationError(listed if len(listed) <= MOST_CHARACTERS else said)
 
 
 def _layer_name(weight: str, node: onnx.NodeProto) -> str:

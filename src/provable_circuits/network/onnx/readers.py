@@ -145,6 +145,10 @@ def _batch_normalization(node: OnnxNode) -> Value:
     tensor = node.tensor(0)
     if node.flag("training_mode") or node.output_count > 1:
         raise UnsupportedFormError("it is in training mode; export the model in evaluation mode")
+    if not node.flag("spatial", default=True):  # an attribute of operator set 8 only
+        raise UnsupportedFormError(
+            "its spatial is 0: it has statistics of their own for each place"
+        )
     size = node.shape(tensor)
     weight, bias, mean, variance = (as_weights(node.constant(i)) for i in (1, 2, 3, 4))
     if not size or {p.shape for p in (weight, bias, mean, variance)} != {(size[0],)}:

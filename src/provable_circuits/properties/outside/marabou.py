@@ -28,7 +28,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from provable_circuits.errors import MissingExtraError, UnsupportedOperationError
+from provable_circuits.errors import MissingExtraError, PropertyError, UnsupportedOperationError
 from provable_circuits.network.dense import dense
 from provable_circuits.network.graph import Graph, Node
 from provable_circuits.network.ops import Add, Constant, Input, LeakyReLU, Linear, ReLU
@@ -96,6 +96,11 @@ class Marabou(OutsideVerifier):
 def _problem(graph: Graph, question: Property) -> dict[str, Any]:
     """A network and a property as variables, equations, ReLUs and bounds."""
     question.check(graph)
+    if question.related:
+        raise PropertyError(
+            "The property relates inputs or bounds them strictly, and Marabou is not asked about "
+            "that; decide it with 'provable-circuits verify'."
+        )
     return {**_Equations(dense(graph)).written(), "cases": [_case(c) for c in question.cases]}
 
 
