@@ -21,7 +21,7 @@ from provable_circuits.proof.writing import Writer
 
 
 def optimistic(patch: Patch) -> None:
-    around(patch, Prover, "_reached", lambda found, *rest: found + 100.0)
+    around(patch, Prover, "reached", lambda found, *rest: found + 100.0)
 
 
 def all_closed(patch: Patch) -> None:
@@ -44,7 +44,7 @@ def one_objective(patch: Patch) -> None:
     def plan(self: Prover) -> Plan:
         root = Subdomain.whole(self.problem)
         rows = np.arange(len(self.problem.objectives))
-        reached = self._reached(root, rows, {}, None)
+        reached = self.reached(root, rows, {}, None)
         return Plan([], [Tree(rows[reached >= 0].tolist(), [{"close": {}}])])
 
     patch.setattr(Prover, "plan", plan)
@@ -127,7 +127,7 @@ def another_circuit(patch: Patch) -> None:
     """The proof is about the whole network."""
     old = certifying._prove
 
-    def prove(writer: Writer, limit: Any, tuning: Any) -> None:
+    def prove(writer: Writer, limit: Any, tuning: Any) -> Any:
         stated = Stated.problem
         with patch.context() as inner:
 
@@ -136,7 +136,7 @@ def another_circuit(patch: Patch) -> None:
                 return stated(self, place, every, arithmetic)
 
             inner.setattr(Stated, "problem", whole)
-            old(writer, limit, tuning)
+            return old(writer, limit, tuning)
 
     patch.setattr(certifying, "_prove", prove)
 

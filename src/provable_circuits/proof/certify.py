@@ -22,6 +22,7 @@ from provable_circuits.proof.checker.certificate import MANIFEST, read
 from provable_circuits.proof.checker.check import EXACT_UNITS, Finding, check_folder
 from provable_circuits.proof.covering import LowerBound, covering
 from provable_circuits.proof.prover import ExhaustedError, Limit, Plan, Prover
+from provable_circuits.proof.reducing import Reducer
 from provable_circuits.proof.tuning import USUAL, ProvingTuning
 from provable_circuits.proof.writing import Writer
 
@@ -106,8 +107,7 @@ def certify(
     began = time.perf_counter()
     try:
         writer = Writer(claim, circuit)
-        if faithful:
-            _prove(writer, limit, tuning)
+        unreduced = _prove(writer, limit, tuning) if faithful else None
     except (ExhaustedError, RefusedError) as error:
         raise CertificateError(f"No certificate was made: {error}.") from error
     except (ArgumentError, ModelError) as error:
@@ -122,7 +122,13 @@ def certify(
     for notion, monotone in minimal:
         writer.minimal(notion, monotone)
     proved = time.perf_counter()
-    files, findings, left_out = _checked(writer)
+    try:
+        files, findings, left_out = _checked(writer)
+    except CertificateError:
+        if unreduced is None:
+            raise
+        writer.prove(*unreduced)
+        files, findings, left_out = _checked(writer)
     return Certificate(
         files=files,
         findings=findings,
@@ -171,8 +177,12 @@ def _checked(writer: Writer) -> tuple[dict[str, bytes], tuple[Finding, ...], tup
         writer.leave_out(failed)
 
 
-def _prove(writer: Writer, limit: Limit, tuning: ProvingTuning) -> None:
-    """Add the proof that the circuit is faithful, input by input."""
+Plans = tuple[list[Plan], dict[int, str]]
+"""A plan for each input, and the names of the places of nodes."""
+
+
+def _prove(writer: Writer, limit: Limit, tuning: ProvingTuning) -> Plans | None:
+    """Add the proof that the circuit is faithful, input by input; the unreduced one, if another."""
     with TemporaryDirectory() as folder:
         for name, data in writer.files().items():
             (Path(folder) / name).write_bytes(data)
@@ -180,13 +190,17 @@ def _prove(writer: Writer, limit: Limit, tuning: ProvingTuning) -> None:
     claim, circuit = certificate.claim, certificate.circuit
     small = sum(step.units for step in certificate.network.steps) <= EXACT_UNITS
     plans: list[Plan] = []
+    reduced: list[Plan] = []
     names: dict[int, str] = {}
     for place in range(claim.count):
         rational = partial(claim.problem, place, circuit, Arithmetic(exact=True))
         problem = claim.problem(place, circuit, Arithmetic())
-        plans.append(Prover(problem, rational if small else None, limit, tuning).plan())
+        prover = Prover(problem, rational if small else None, limit, tuning)
+        plans.append(prover.plan())
+        reduced.append(Reducer(prover).reduce(plans[-1]))
         names |= {i: node.name for i, node in enumerate(problem.nodes)}
-    writer.faithful(plans, names)
+    writer.faithful(reduced, names)
+    return plans, names
 
 
 def check_files(files: Mapping[str, bytes], exact: bool = False) -> list[Finding]:

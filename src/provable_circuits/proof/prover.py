@@ -69,14 +69,33 @@ class Tree:
 
 
 @dataclass
-class _Watched(Subdomain):
-    """A subdomain whose bounds are not computed once the limit is reached."""
+class Meter:
+    """Counts the work of backward bounds, and stops them once the limit is reached.
 
-    limit: Limit | None = None
+    Attributes:
+        limit: when to stop; None for never.
+        spent: objectives bounded, each call counted as four more.
+    """
 
-    def backward(self, place: int, rows: Array, alpha: Any, beta: Array) -> Any:
+    limit: Limit | None
+    spent: int = 0
+
+    def backward(self, rows: int) -> None:
+        """Some objectives are about to be bounded."""
         if self.limit is not None:
             self.limit.check()
+        self.spent += 4 + rows
+
+
+@dataclass
+class _Watched(Subdomain):
+    """A subdomain whose bounds are counted, and not computed once the limit is reached."""
+
+    meter: Meter | None = None
+
+    def backward(self, place: int, rows: Array, alpha: Any, beta: Array) -> Any:
+        if self.meter is not None:
+            self.meter.backward(len(rows))
         return super().backward(place, rows, alpha, beta)
 
 
@@ -90,7 +109,8 @@ class _Traced(Subdomain):
         super()._relax(carried, total, node, a, alpha)
 
 
-def _traced(subdomain: Subdomain) -> _Traced:
+def tracing(subdomain: Subdomain) -> _Traced:
+    """The same subdomain, with ``trace`` after a backward bound."""
     made = _Traced(
         subdomain.problem,
         subdomain.bounds,
@@ -123,6 +143,8 @@ class Prover:
     ) -> None:
         self.tuning = tuning
         self.problem, self.rational, self.limit = problem, rational, limit
+        self.meter = Meter(limit)
+        self.root: _Watched | None = None
         self.bends = {
             node.inputs[0]: place
             for place, node in enumerate(problem.nodes)
@@ -131,9 +153,9 @@ class Prover:
 
     def plan(self) -> Plan:
         """The proof; raises ``ExhaustedError``, or what the limit raises."""
-        plan = Plan()
+        plan, rows = Plan(), np.arange(len(self.problem.objectives))
         root: Any = _Watched.whole(self.problem)
-        root.limit = self.limit
+        root.meter = self.meter
         for place in sorted(self.bends):
             self.limit.check()
             node = self.problem.nodes[place]
@@ -144,11 +166,13 @@ class Prover:
             curved = isinstance(self.problem.nodes[self.bends[place]].operation, Curve)
             if self._first(node) or not (curved or unstable.any()):
                 continue
+            if (self.reached(root, rows, {}, None) >= 0).all():
+                break
             units = np.flatnonzero(unstable)
             root.tighten(place, units, {})
             plan.tighten.append(node.name)
-        rows = np.arange(len(self.problem.objectives))
-        reached = self._reached(root, rows, {}, None)
+        self.root = root
+        reached = self.reached(root, rows, {}, None)
         closed = rows[reached >= 0].tolist()
         if closed:
             plan.trees.append(Tree(closed, [{"close": {}}]))
@@ -167,7 +191,8 @@ class Prover:
             and not self.problem.regions[node.inputs[0]].p
         )
 
-    def _reached(self, subdomain: Subdomain, rows: Array, alpha: Any, beta: Any) -> Array:
+    def reached(self, subdomain: Subdomain, rows: Array, alpha: Any, beta: Any) -> Array:
+        """Lower bounds of objectives and their offsets: closed are those of at least 0."""
         problem = self.problem
         bound = subdomain.lower_bound(problem.target, problem.objectives[rows], alpha, beta)
         return problem.arithmetic.down(bound + problem.offsets[rows])
@@ -182,7 +207,7 @@ class Prover:
             self.limit.spend(1)
             subdomain, alpha, steps = waiting.pop()
             tightened = self._tighten(subdomain)
-            found = self._optimise(subdomain, row, alpha, steps)
+            found = self.optimise(subdomain, row, alpha, steps)
             if found.reached >= 0:
                 nodes.append(found.leaf() | tightened)
                 continue
@@ -191,7 +216,7 @@ class Prover:
                 continue
             choice = self._choice(subdomain, found)
             if subdomain.signs and (choice is None or choice[0] != "split"):
-                longer = self._optimise(subdomain, row, found.alpha, self.tuning.long_steps)
+                longer = self.optimise(subdomain, row, found.alpha, self.tuning.long_steps)
                 if longer.reached >= 0:
                     nodes.append(longer.leaf() | tightened)
                     continue
@@ -228,7 +253,7 @@ class Prover:
                 names.append(node.name)
         return {"tighten": names} if names else {}
 
-    def _optimise(
+    def optimise(
         self, subdomain: Subdomain, row: int, start: dict[int, Array], steps: int
     ) -> _Found:
         """Ascend in alpha and beta until the objective closes or steps are used up."""
@@ -246,7 +271,7 @@ class Prover:
         means: dict[Any, Array] = {}
         squares: dict[Any, Array] = {}
         for step in range(steps + 1):
-            self.limit.check()
+            self.meter.backward(1)
             written = {
                 p: np.where(unstable[p], np.rint(v * LEVELS) / LEVELS, -1.0)
                 for p, v in alpha.items()
@@ -256,7 +281,7 @@ class Prover:
                 if step == steps
                 else {p: np.where(unstable[p], v, -1.0) for p, v in alpha.items()}
             )
-            traced = _traced(subdomain)
+            traced = tracing(subdomain)
             total, arrived = traced.backward(
                 self.problem.target,
                 self.problem.objectives[rows],
@@ -268,7 +293,7 @@ class Prover:
             )
             if reached >= 0 and shown is not written:
                 exactly = float(
-                    self._reached(subdomain, rows, written, beta if beta.size else None)[0]
+                    self.reached(subdomain, rows, written, beta if beta.size else None)[0]
                 )
                 if exactly >= 0:
                     return _Found(exactly, written, beta.copy(), unstable, traced.trace, {})
@@ -303,7 +328,7 @@ class Prover:
             for p, v in best.alpha.items()
         }
         best.reached = float(
-            self._reached(subdomain, rows, best.alpha, best.beta if best.beta.size else None)[0]
+            self.reached(subdomain, rows, best.alpha, best.beta if best.beta.size else None)[0]
         )
         return best
 

@@ -27,6 +27,18 @@ class ProvingTuning(Tuning):
     denominator: int = tuned(
         10**4, "denominator", "The largest of a beta in rational numbers", least=1
     )
+    reduction: float = tuned(
+        0.5, "of the proof's work", "How much a proof is worked on to make it smaller", least=0
+    )
+    reduction_steps: int = tuned(
+        0, "steps", "Steps of alpha in a split that may be dropped, after a first bound", least=0
+    )
+    reduced_depth: int = tuned(
+        200, "splits", "Deeper trees are left as they are", least=1, most=500
+    )
+    levels: tuple[int, ...] = tuned(
+        (1, 3, 15), "levels", "Numbers of steps of alpha from 0 to 1 that are tried", least=1
+    )
 
 
 USUAL = ProvingTuning()

@@ -72,6 +72,7 @@ class Writer:
         self._graph = circuit.components.graph
         self._network = network_bytes(self._graph)
         self._arrays: dict[str, dict[str, Array]] = {name: {} for name in ARRAYS}
+        self._known: list[dict[Any, str]] = [{} for _ in ARRAYS]
         self._statements: list[dict[str, Any]] = []
         self._proof: list[dict[str, Any]] = []
         self._sections: dict[str, Any] = {
@@ -85,12 +86,15 @@ class Writer:
         }
 
     def _put(self, file: int, values: Any, hint: str) -> str:
-        """Keep an array, once; its name."""
+        """Keep an array, once; its name, which is that of an equal one if there is one."""
         array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-        arrays = self._arrays[ARRAYS[file]]
-        name = f"{hint}{len(arrays)}"
-        arrays[name] = np.ascontiguousarray(array)
-        return name
+        array = np.ascontiguousarray(array)
+        arrays, known = self._arrays[ARRAYS[file]], self._known[file]
+        key = (array.dtype.str, array.shape, hashlib.sha256(array.tobytes()).digest())
+        if key not in known:
+            known[key] = f"{hint}{len(arrays)}"
+            arrays[known[key]] = array
+        return known[key]
 
     def _components(self) -> list[dict[str, Any]]:
         return [
@@ -208,6 +212,12 @@ class Writer:
     def faithful(self, plans: Sequence[Plan], names: Mapping[int, str]) -> None:
         """State that the circuit is faithful, by one plan for each input."""
         self._statements.append({"kind": "faithful"})
+        self.prove(plans, names)
+
+    def prove(self, plans: Sequence[Plan], names: Mapping[int, str]) -> None:
+        """Write these plans in place of those before."""
+        self._arrays[ARRAYS[1]].clear()
+        self._known[1].clear()
         self._proof = [
             {
                 "tighten": plan.tighten,
@@ -227,7 +237,7 @@ class Writer:
         if "alpha" in node:
             found["alpha"] = {
                 names[place]: [
-                    self._put(1, units.astype(np.int32), "u"),
+                    self._put(1, units.astype(np.min_scalar_type(-1 - units.max())), "u"),
                     self._put(1, np.rint(values[:, units] * 255).astype(np.uint8), "a"),
                 ]
                 for place, (units, values) in node["alpha"].items()
@@ -307,6 +317,7 @@ class Writer:
         named = json.dumps(kept)
         arrays = self._arrays[ARRAYS[2]]
         self._arrays[ARRAYS[2]] = {n: v for n, v in arrays.items() if f'"{n}"' in named}
+        self._known[2].clear()
 
     def _within(self, value: Tensor, box: Sequence[str]) -> Array:
         """Patch values in their box: a slope that the file holds in float32 moves its ends."""
@@ -315,16 +326,19 @@ class Writer:
         return within
 
     def _point(self, domain: Domain, point: Tensor) -> dict[str, str]:
-        """A point; where it is a corner of a box, as bits."""
+        """A point; where it is a corner of a box, as bits; in single precision if that holds it."""
         ends = self._corner(domain)
         if ends is not None:
             low, high = ends
             if bool(((point == low) | (point == high)).all()):
                 bits = np.packbits((point == high).reshape(-1).cpu().numpy())
                 return {"corner": self._put(2, bits, "corner")}
-        return {"values": self._put(2, point.double().reshape(domain.shape), "z")}
+        single = point.float() if bool((point.float().double() == point.double()).all()) else point
+        return {"values": self._put(2, single.reshape(domain.shape), "z")}
 
     def _corner(self, domain: Domain) -> tuple[Tensor, Tensor] | None:
+        if isinstance(domain, Point):
+            return domain.x, domain.x
         if isinstance(domain, Box):
             return domain.lower, domain.upper
         if isinstance(domain, Ball) and domain.p == math.inf:
