@@ -10,8 +10,8 @@ from provable_circuits.discover.journal.surroundings import unsafe
 
 TABLE = """\
 22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw
-30 22 0:40 / {there}/home rw shared:1 - nfs4 server:/home rw
-31 22 0:41 / {there}/home/fast\\040disk rw - xfs /dev/sdb1 rw
+30 22 0:40 / {there}/nfs rw shared:1 - nfs4 server:/nfs rw
+31 22 0:41 / {there}/nfs/fast\\040disk rw - xfs /dev/sdb1 rw
 32 22 0:42 / {there}/far rw - fuse.sshfs host:/ rw
 33 22 0:43 / {there}/usb rw - fuseblk /dev/sdc1 rw
 damaged line
@@ -21,9 +21,9 @@ damaged line
 @pytest.mark.parametrize(
     ("place", "expected"),
     [
-        ("home/me/run", "nfs4"),
-        ("home/fast disk/run", None),
-        ("homestead", None),
+        ("nfs/me/run", "nfs4"),
+        ("nfs/fast disk/run", None),
+        ("nfsstead", None),
         ("far/run", "fuse.sshfs"),
         ("usb/run", None),
     ],
