@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 import torch
 from tests.verify.finite.attention import DOMAIN, captured
 
@@ -52,3 +55,15 @@ def test_the_circuit_left_is_locally_minimal_and_every_component_has_a_witness()
         assert float(claim.metric.excess(reference, reference, output)) >= -1e-9
     assert "strictly larger" in str(result.document()["claim"]["in_words"]["metric"])
     assert "necessary" in str(result)
+
+
+def test_runs_over_finite_domains_are_saved_but_not_of_positions(tmp_path: Path) -> None:
+    for last in (True, False):
+        claim = pc.Claim(DOMAIN, pc.Zero(), pc.SameAnswer())
+        result = pc.discover(captured(4, last=last), claim, ["head", "neuron"])
+        if last:
+            result.save(tmp_path / "run")
+            assert set(pc.Run.load(tmp_path / "run").kept) == set(result.kept)
+        else:
+            with pytest.raises(pc.ProvableCircuitsError, match="positions cannot be saved yet"):
+                result.save(tmp_path / "positions")

@@ -31,6 +31,7 @@ from provable_circuits.discover.results.withdrawal import NOTHING, Shown, settle
 from provable_circuits.discover.search import Moment
 from provable_circuits.drawing.files import save
 from provable_circuits.drawing.svg import svg
+from provable_circuits.errors import ArgumentError
 from provable_circuits.network.circuit import Circuit
 from provable_circuits.network.diagram import diagram_of
 from provable_circuits.proof.certify import Certificate
@@ -213,6 +214,11 @@ class Result:
         """
         from provable_circuits import __version__
 
+        if len(self.circuit.components.graph.output_shape) > 1:
+            raise ArgumentError(
+                "Runs of networks whose outputs have positions cannot be saved yet; "
+                "result.document() has all of it but the arrays."
+            )
         circuit, inputs = self.circuit, self.claim.centers
         if blocking_set is not None:
             instance("blocking_set", blocking_set, BlockingSet, "a BlockingSet", "Result.record")
