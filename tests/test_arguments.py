@@ -178,7 +178,7 @@ KINDS: dict[str, tuple[str, list[Any], Call]] = {
     ),
     "granularity": (
         "granularity",
-        [None, 3, "atom", pc.Neurons, ["neuron"]],
+        [None, 3, "atom", pc.Neurons, ["neuron", "atom"], []],
         lambda v: pc.discover(GRAPH, CLAIM, v),
     ),
     "algorithm": (

@@ -259,6 +259,8 @@ def _several(
     graph: Graph, granularities: Sequence[str | Granularity], outputs: bool, shortcuts: bool
 ) -> Components:
     """The components of several granularities together, sites in the order of the graph."""
+    if not granularities:
+        raise refused("The 'granularity' parameter", "one or several of them", granularities)
     layers = layers_of(graph)
     heads = attention_of(graph)
     candidates: list[tuple[Granularity, Layer]] = []

@@ -85,6 +85,12 @@ class Graph:
     def from_onnx(cls, path: str | PathLike[str]) -> Graph:
         """Read an ONNX file of one input and one output; nothing in the file is executed.
 
+        Operations: Add, AveragePool, BatchNormalization, Cast, Clip, Concat, Constant, Conv, Div,
+        Dropout, Erf, Exp, Expand, Flatten, Gather, Gelu, Gemm, GlobalAveragePool, Identity,
+        LayerNormalization, LeakyRelu, MatMul, MaxPool, Mul, Neg, Pad, Pow, Reciprocal, ReduceMean,
+        ReduceSum, Relu, Reshape, Shape, Sigmoid, Size, Slice, Softmax, Sqrt, Squeeze, Sub, Sum,
+        Tanh, Transpose, Unsqueeze, Where.
+
         Raises:
             ModelFileError: the file is missing, cut short or not ONNX.
             UnsupportedOperationError: an operation that has no exact counterpart here.

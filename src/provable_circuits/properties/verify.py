@@ -49,8 +49,8 @@ from provable_circuits.verify.outcome import Outcome, Reason
 from provable_circuits.verify.reuse.memory import Memory
 from provable_circuits.verify.stage import Stage
 from provable_circuits.verify.stages.answer import Answer, Means
+from provable_circuits.verify.stages.pipeline import decide as decide_all
 from provable_circuits.verify.stages.question import Question
-from provable_circuits.verify.stages.question import decide as decide_all
 from provable_circuits.verify.verifier import out_of_memory
 
 logger = logging.getLogger(__name__)

@@ -274,7 +274,7 @@ def test_rows_are_split_afresh_where_an_earlier_proof_does_not_help(
         return found
 
     expected = kinds()
-    assert "proved hull" in expected
+    assert "proved neuron-hull" in expected
     monkeypatch.setattr(HullTree, "proved", proved)
     assert kinds() == expected
     assert given_up

@@ -12,9 +12,10 @@ from tests.oracle.cases import Case, draw
 import provable_circuits as pc
 from provable_circuits.verify.outcome import Outcome
 from provable_circuits.verify.stage import Stage as StageName
-from provable_circuits.verify.stages import question as module
+from provable_circuits.verify.stages import pipeline as module
 from provable_circuits.verify.stages.answer import Answer
-from provable_circuits.verify.stages.question import PIPELINE, Question
+from provable_circuits.verify.stages.pipeline import PIPELINE
+from provable_circuits.verify.stages.question import Question
 
 Stage = Callable[[Question[Any]], Answer[Any] | None]
 

@@ -25,7 +25,6 @@ from onnx import TensorProto, checker, defs, helper, numpy_helper
 from torch import Tensor
 
 from provable_circuits.errors import (
-    MOST_CHARACTERS,
     ModelError,
     ModelFileError,
     UnsupportedOperationError,
@@ -333,8 +332,7 @@ def _invalid(node: onnx.NodeProto, reason: str) -> ModelFileError:
 
 def _unsupported(node: onnx.NodeProto, reason: str) -> UnsupportedOperationError:
     said = f"The operation {node.op_type} is not supported at {_place(node)}: {reason}."
-    listed = f"{said} Supported operations are {', '.join(SUPPORTED_OPERATIONS)}."
-    return UnsupportedOperationError(listed if len(listed) <= MOST_CHARACTERS else said)
+    return UnsupportedOperationError(f"{said} 'Graph.from_onnx' lists those that are.")
 
 
 def _layer_name(weight: str, node: onnx.NodeProto) -> str:

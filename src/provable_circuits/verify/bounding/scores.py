@@ -1,11 +1,11 @@
-"""Costs: what the relaxation of each ReLU takes from a bound.
+"""Branching scores: what the relaxation of each ReLU takes from a bound.
 
-Where a row with coefficient a meets a unit that is open on [l, u], the bound pays at most
+Where a row with coefficient a meets a unit that is unstable on [l, u], the bound pays at most
 
     -a * (-l u / (u - l))                      if a < 0: the height of the chord over the hinge,
      a * max(-slope * l, (1 - slope) * u)      if a > 0: the gap from the hinge to its lower line.
 
-If every unit were settled these costs would be gone, so they tell where tighter ends or a split
+If every unit were stable these costs would be gone, so they tell where tighter bounds or a split
 could help, and where nothing can.
 """
 

@@ -1,9 +1,9 @@
-"""Open units: the ReLUs of a graph whose sign is not settled, in one flat order.
+"""Unstable units: the ReLUs of a graph whose sign is not settled, in one flat order.
 
-Of the thousands of ReLUs of a network few are open on a small region, and only those take part in a
-search: their bounds, slopes, splits and multipliers are kept as tensors [n, units], one row for
-    each problem or part of a problem. ``gather`` reads such a tensor off the network's own ones,
-    ``put`` writes it back into them.
+Of the thousands of ReLUs of a network few are unstable on a small region, and only those take part
+in a search: their bounds, slopes, splits and multipliers are kept as tensors [n, units], one row
+for each problem or subdomain. ``gather`` reads such a tensor off the network's own ones, ``put``
+writes it back into them.
 """
 
 from __future__ import annotations

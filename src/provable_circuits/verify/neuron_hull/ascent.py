@@ -1,6 +1,6 @@
 """Ascent in one layer: what its units add to a bound, and how their multipliers move.
 
-``joint`` says what the gradients are. All of it is plain floating point.
+``joint_dual`` says what the gradients are. All of it is plain floating point.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Certificates: multipliers and lines that prove a lower bound of a presolved problem's rows.
+"""Hull bounds: multipliers and lines that prove a lower bound of a presolved problem's rows.
 
 For any numbers D (one for each second unit) and d (one for each first unit), since y and x are
 what they are,

@@ -2,8 +2,8 @@
 
 Two questions about circuits that differ by a component have nearly the same unstable units, but not
 in the same order, nor the same coordinates of the cube. Units and coordinates are known by numbers
-(``past``). A wrong number would cost time and prove nothing wrong: any multipliers prove what they
-prove, and the signs of leaves cover everything whichever units they are taken to be of.
+(``proof_reuse``). A wrong number would cost time and prove nothing wrong: any multipliers prove
+what they prove, and the signs of leaves cover everything whichever units they are taken to be of.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Chains: bounds over the cube, raised by what its coordinates stand for.
+"""Layerwise duals: bounds over the cube, raised by what its coordinates stand for.
 
-A certificate ends in a linear function of the cube, taken to be least where every coordinate is at
+A hull bound ends in a linear function of the cube, taken to be least where every coordinate is at
 its worst. But the coordinates of units further down are not free: each is what its ReLU leaves over
 its chord. So the function is one of those units again, a problem with a first layer and no second,
-and has a certificate of its own, over the inputs and the units still further down. One layer after
+and has a hull bound of its own, over the inputs and the units still further down. One layer after
 the other is treated like this, from above.
 """
 

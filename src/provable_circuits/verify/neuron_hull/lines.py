@@ -1,6 +1,6 @@
 """Lines: what is settled of the lines above one layer's unstable units, in all subdomains alike.
 
-A line is given by its shares (``certificate``), one for each entry of what its unit reads. Most of
+A line is given by its shares (``hull_bound``), one for each entry of what its unit reads. Most of
 them matter little: small entries make up little of any row, and most units lose next to nothing
 under the lines that were chosen for the whole. So the shares of these are *settled*, once for all
 subdomains of a row, and only those of a few *moving* units, at their largest entries, are chosen

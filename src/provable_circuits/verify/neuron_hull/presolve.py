@@ -1,7 +1,7 @@
-"""Condensing: from the bounds of one problem to two layers of open ReLUs over a cube.
+"""Presolve: from the bounds of one problem to two layers of unstable ReLUs over a cube.
 
 The activations of the last depth that has unstable units are the second layer, those of the depth
-before the first, as far as rows meet them. Whatever else is open is written as
+before the first, as far as rows meet them. Whatever else is unstable is written as
 
     relu(x) = s x + (1 + z) * gap / 2,     s = u / (u - l),    gap = max(-s l, (1 - s) u),
 

@@ -1,4 +1,4 @@
-"""The past: what earlier questions leave to a search, and what it leaves to later ones."""
+"""Proof reuse: what earlier questions leave to a search, and what it leaves to later ones."""
 
 from __future__ import annotations
 

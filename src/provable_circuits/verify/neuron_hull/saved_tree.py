@@ -1,4 +1,4 @@
-"""Outlines: how a row was split when it was proved, for the next question to start from.
+"""Saved trees: how a row was split when it was proved, for the next question to start from.
 
 Questions of one search differ by a component or two, and what is hard about a row stays the same.
 So the *leaves* of a proof, the subdomains that were closed, are kept: their signs, and the

@@ -2,8 +2,9 @@
 
 A subdomain is where some units have fixed signs. It starts from the multipliers of the one that it
 was split from, and is closed when those chosen for it certify that its row is not negative, through
-the layers further down (``chain``). Only the bounds of closed subdomains are rigorous: others are
-what plain floating point makes of their multipliers, and say which subdomain to split next.
+the layers further down (``layerwise_dual``). Only the bounds of closed subdomains are rigorous:
+others are what plain floating point makes of their multipliers, and say which subdomain to split
+next.
 """
 
 from __future__ import annotations

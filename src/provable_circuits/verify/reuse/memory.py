@@ -1,4 +1,4 @@
-"""What a verifier remembers between questions: enclosures, and witnesses.
+"""What a verifier remembers between questions of tensors: their enclosures.
 
 Enclosures of the network's tensors, and of the source of patches, are the same in every question.
 Those of a circuit's own tensors come back as long as nothing upstream of them changes. Work that a

@@ -19,6 +19,7 @@ from provable_circuits.verify.reuse.memory import moved
 from provable_circuits.verify.stage import Stage
 from provable_circuits.verify.stages.answer import Answer, Means
 from provable_circuits.verify.stages.context import Context
+from provable_circuits.verify.stages.pipeline import decide
 from provable_circuits.verify.stages.question import Question
 from provable_circuits.verify.verdict import Proved, Refuted, Undecided, Verdict, Witness
 
@@ -111,7 +112,7 @@ class ClaimQuestion:
 
     def answer(self) -> Verdict:
         """Prove, refute, or say why neither."""
-        return self._verdict(self.question.answer())
+        return self._verdict(decide([self.question]))
 
     def undecided(self, reason: str) -> Undecided:
         """Neither was shown; the bound says how far it got."""

@@ -1,4 +1,4 @@
-"""Screening: many circuits of a small network through the cheap stages, in one pass each.
+"""Incomplete batches: many circuits of a small network through the cheap stages, in one pass each.
 
     pool of earlier witnesses -> backward linear bounds -> corners
 

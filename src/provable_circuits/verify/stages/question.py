@@ -5,7 +5,7 @@
     -> optimised alpha -> branch and bound on ReLUs -> neuron hulls where networks are large ->
     rational arithmetic, or more input splits, where those can tell more
 
-``PIPELINE``, at the end of this file, is the list. A stage either answers or leaves what it learnt.
+The list is ``PIPELINE`` (``pipeline``). A stage either answers or leaves what it learnt.
 Claims and plain properties are problems alike; they differ in the ``Definition`` behind them.
 Before neuron hulls, and during a search whenever it has bounded several times as many nodes as at
 the last time, a longer attack is made, also from the points that the bounds of the search suggest.
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic
+from typing import Generic
 
 import torch
 from torch import Tensor
@@ -35,7 +35,7 @@ from provable_circuits.verify.deadline import Deadline, OutOfTime
 from provable_circuits.verify.encoding.definition import ClauseKey, Definition
 from provable_circuits.verify.encoding.problem import Problem
 from provable_circuits.verify.encoding.roles import by_name
-from provable_circuits.verify.outcome import Outcome, Reason
+from provable_circuits.verify.outcome import Outcome
 from provable_circuits.verify.reuse.memory import expanded, moved
 from provable_circuits.verify.stage import Stage
 from provable_circuits.verify.stages.answer import Answer, Given, Means
@@ -99,10 +99,6 @@ class Question(Generic[Given]):
     def curved(self) -> bool:
         """Whether something has no two pieces to split: smooth activations, 2-balls."""
         return not self.structure.piecewise_linear or self.region.has_balls(2)
-
-    def answer(self) -> Answer[Given]:
-        """Prove, refute, or say why neither: the stages of ``PIPELINE``, one after the other."""
-        return decide([self])
 
     def undecided(self, reason: str) -> Answer[Given]:
         """Neither was shown; the bound says how far it got."""
@@ -439,43 +435,3 @@ class Question(Generic[Given]):
         )
         sharper.compute(refine=False)
         return sharper
-
-
-PIPELINE: tuple[Callable[[Question[Any]], Answer[Any] | None], ...] = (
-    Question.pool,
-    Question.linear_bounds,
-    Question.corners,
-    Question.tighten_costliest,
-    Question.attack,
-    Question.tighten_all,
-    Question.split_inputs,
-    Question.optimise_alpha,
-    Question.branch,
-    Question.neuron_hulls,
-    Question.exact_when_near,
-    Question.exactly,
-    Question.split_inputs_further,
-    Question.branch_further,
-)
-"""The stages in order: each answers, or leaves what it learnt to the next ones."""
-
-
-def decide(questions: Sequence[Question[Given]]) -> Answer[Given]:
-    """The stages of ``PIPELINE`` over several problems, all of which must hold.
-
-    Each stage takes all of them a step further before the next one does, so that a cheap witness of
-    one does not wait for a dear proof of another.
-    """
-    left = list(questions)
-    for stage in PIPELINE:
-        for question in tuple(left):
-            answer = stage(question)
-            if answer is None:
-                continue
-            if answer.outcome == Outcome.REFUTED:
-                return answer
-            left.remove(question)
-            if not left:
-                return answer
-    first = left[0]
-    return first.undecided(Reason.NOT_TIGHT if first.curved else Reason.TOO_CLOSE)
