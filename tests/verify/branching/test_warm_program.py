@@ -101,13 +101,26 @@ def test_the_basis_of_another_subdomain_changes_nothing(seed: int, kept: int) ->
         assert (found.ground >= 0).all()
 
 
-def test_an_empty_subdomain_pays_the_price() -> None:
-    """A unit that reads at least 1 is said to be inactive."""
-    matrix = np.array([[1.0, 0.0]])
-    program = WarmProgram(-np.ones(1), np.ones(1), matrix, np.array([2.0]), TUNING)
-    found = program.solve((np.array([0.0, 1.0]), 0.0), np.zeros(1), np.ones(1), -np.ones(1))
+@pytest.mark.parametrize(("shift", "sign"), [(2.0, -1.0), (-2.0, 1.0)])
+def test_an_empty_subdomain_pays_the_price(shift: float, sign: float) -> None:
+    """A unit that reads at least 1 is said to be inactive; one that reads at most -1, active."""
+    program = WarmProgram(
+        -np.ones(1), np.ones(1), np.array([[1.0, 0.0]]), np.array([shift]), TUNING
+    )
+    found = program.solve((np.array([0.0, 1.0]), 0.0), -np.ones(1), np.ones(1), np.array([sign]))
     assert isinstance(found, ProgramOptimum)
     assert found.value > 1000
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_the_dual_of_a_sign_is_its_price(sign: float) -> None:
+    """The least value of 3 x where x >= 0, or of -3 x where x <= 0: three for each unit of x."""
+    program = WarmProgram(-np.ones(1), np.ones(1), np.array([[1.0, 0.0]]), np.zeros(1), TUNING)
+    goal = np.array([3.0 * sign, 0.0]), 0.5
+    found = program.solve(goal, -np.ones(1), np.ones(1), np.array([sign]))
+    assert isinstance(found, ProgramOptimum)
+    assert found.value == pytest.approx(0.5)
+    assert found.above == pytest.approx([3.0])
 
 
 def test_pivots_are_limited() -> None:
